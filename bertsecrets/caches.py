@@ -1,4 +1,4 @@
-"""Caches between a session and its store, so that each checkpoint is trained and each measurement is made only once.
+"""A session's caches, which look up checkpoints and measurements in the store and make the missing ones.
 
 A cache key covers everything that affects a result: data, weights, settings, limits, code, versions and device.
 """
@@ -66,7 +66,7 @@ class CheckpointCache:
         return Key(inputs, made_by(TRAINING_MODULE, device))
 
     def training_facts(self, subject: Subject) -> dict[str, Any]:
-        """Return the source of a subject's training rows and the limit on their number, as recorded in manifests."""
+        """Return what manifests record about a subject's training rows: their source and the limit on their number."""
         rows, trained = self.resources.rows, get_initialisation(subject.initialisation).trains
         return {
             "data": rows.training_facts(subject.task) if trained else None,
@@ -77,7 +77,7 @@ class CheckpointCache:
         """Return the folder of a subject's checkpoint, or None if it is not stored.
 
         Args:
-            verify: Whether to check all files, as in `Store.find`.
+            verify: Whether to verify the checkpoint's files, as in `Store.find`.
         """
         return self.store.find(CHECKPOINTS, self.key(subject), verify=verify)
 
@@ -98,7 +98,10 @@ class CheckpointCache:
         return folder
 
     def _train(self, subject: Subject, folder: Path, states: Path) -> dict[str, Any]:
-        """Train a checkpoint in a folder, from a saved state if there is one, and return the facts for its manifest."""
+        """Train a checkpoint, write it to a folder, and return the facts for its manifest.
+
+        If a saved state of the training exists, the training continues from this state.
+        """
         from bertsecrets.models.training.finetune import make_checkpoint  # takes seconds to import
 
         trained = get_initialisation(subject.initialisation).trains
@@ -135,7 +138,7 @@ class CheckpointCache:
         self._needed.add(subject)
 
     def delete(self, subjects: Iterable[Subject]) -> None:
-        """Delete the checkpoints of subjects, except any that are still needed or in use, and log the deletions."""
+        """Delete the checkpoints of these subjects unless they are still needed or in use. Log the deletions."""
         deleted: list[str] = []
         kept: list[str] = []
         freed = 0
@@ -166,7 +169,8 @@ def _checkpoints(names: list[str]) -> str:
 class MeasurementCache:
     """A cache of measurements, looked up by measure, options, checkpoint, rows and settings.
 
-    `made` and `failed` hold the requests that other processes completed or failed to complete (see `note`).
+    `made` holds the requests that other processes completed. `failed` holds the requests that failed in other processes
+    and their errors. The method `note` adds requests to both.
     """
 
     def __init__(self, checkpoints: CheckpointCache):
@@ -181,7 +185,7 @@ class MeasurementCache:
         return measure.key(self._run(measure, request, None))
 
     def note(self, request: Request, error: Exception | None, *, made: bool) -> None:
-        """Record how a request ended in another process. If it failed, `get` raises `error` and does not try again."""
+        """Record the result of a request in another process. If the request failed, `get` later raises its `error`."""
         if error is not None:
             self.failed[request] = error
         elif made:
@@ -195,7 +199,7 @@ class MeasurementCache:
         """Return a measurement, making it if it is not stored.
 
         Args:
-            checkpoint: Folder to measure instead of the subject's checkpoint.
+            checkpoint: Folder of a model to measure instead of the subject's checkpoint.
         """
         own, measure = canonical(request), get_measure(request.measure or "")
         try:
@@ -229,14 +233,14 @@ class MeasurementCache:
         return MeasureContext(subject, options, self.resources, ref, checkpoint)
 
     def check(self, request: Request) -> None:
-        """Check before training that the rows of a measurement can be read and that the model is supported."""
+        """Check, before anything is trained, that a measurement's rows can be read and that its model is supported."""
         measure, ref = get_measure(request.measure or ""), self.checkpoints.ref(request.subject.model)
         run = MeasureContext(request.subject, measure.check_options(dict(request.options)), self.resources, ref)
         measure.fingerprint(run)
         self._check_possible(measure, run, None)
 
     def _check_possible(self, measure: Measure, run: MeasureContext, checkpoint: Path | None) -> None:
-        """Check, once per model, that a measure applies to `checkpoint` or, if that is None, to the base model."""
+        """Check that a measure applies to `checkpoint` or, if it is None, to the base model. Results are cached."""
 
         def open_with(kernel: str) -> opening.OpenModel:
             if measure.on_task and run.folder is not None:
@@ -253,7 +257,7 @@ class MeasurementCache:
             raise type(refusal)(str(refusal))
 
     def _make(self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None) -> Measurement:
-        """Make a measurement and its companions. If the checkpoint is not stored, make it first."""
+        """Make a measurement and its companions. A checkpoint that is not stored is trained first."""
         check_writable(self.store.root)
         if run.recipe is None:
             return self._store(measure, run, key, checkpoint)
@@ -327,10 +331,10 @@ class MeasurementCache:
         return made
 
     def _reused(self, entry: Path, measure: Measure, run: MeasureContext) -> Measurement:
-        """Return a stored measurement for the run's subject.
+        """Return a stored measurement as a measurement of the run's subject.
 
-        The measurement may have been made from other files with the same rows or weights. Its provenance is updated to
-        describe the current files.
+        The stored measurement may have been made from different files with the same rows or weights. The returned
+        provenance describes the files of the run.
         """
         stored = load(entry)
         return replace(

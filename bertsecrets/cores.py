@@ -1,4 +1,4 @@
-"""The number of parallel jobs and of CPU threads per job, for the command line, pytest and Python alike.
+"""The number of parallel jobs and of CPU threads per job, for the command line, pytest and Python.
 
 On a CPU, the number of threads is part of every cache key. The default must therefore be the same everywhere, or
 results stored by the command line would not be found by pytest or Python.
@@ -17,8 +17,8 @@ def share_cores(jobs: int | None, threads: int | None, device: torch.device) -> 
     """Return the number of parallel jobs and of CPU threads per job.
 
     By default, a GPU runs one job. A CPU runs one job per core, but at most 4, and the jobs share the cores equally. If
-    the number of threads is set (by the caller, in OMP_NUM_THREADS or in torch), the default number of jobs on a CPU is
-    the number of cores divided by the number of threads, but at most 4.
+    the number of threads per job is already set, a CPU runs only as many jobs as fit on its cores, but at most 4. The
+    number of threads can be set by the caller, in OMP_NUM_THREADS or in torch.
 
     Args:
         jobs: The number of jobs; None for the default.
@@ -35,13 +35,13 @@ def share_cores(jobs: int | None, threads: int | None, device: torch.device) -> 
 
 
 def use_threads(threads: int) -> None:
-    """Set torch's number of CPU threads, and note it, so that `share_cores` does not mistake it for a user's choice."""
+    """Set torch's number of CPU threads. `share_cores` does not mistake a number set here for a user's choice."""
     torch.set_num_threads(threads)
     _LAST_USED[:] = [threads]
 
 
 def _core_count() -> int:
-    """Return the number of cores that this process may use. Torch counts them unless OMP_NUM_THREADS is set."""
+    """Return the number of cores that this process may use. Unless OMP_NUM_THREADS is set, torch counts the cores."""
     if not os.environ.get("OMP_NUM_THREADS"):
         return THREADS_AT_START
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""The device and precision of computations, and everything else in a process that affects a result's last digits.
+"""The device and the precision of computations, and other settings that affect the last digits of results.
 
 This module is part of every code digest (`bertsecrets.store.code`), and `device_name` is part of every cache key.
 """

@@ -36,19 +36,19 @@ class UserError(Exception):
 
 
 class MissingError(UserError):
-    """Data or a tool is missing. A run of many measurements may skip the measurements that need this input."""
+    """An error about missing data or a missing tool. A run may skip the measurements that need the missing input."""
 
 
 class NotApplicableError(UserError):
-    """The measured quantity does not exist for this model, or the model cannot be measured in this way."""
+    """An error about a quantity that does not exist for a model or that cannot be measured on it."""
 
 
 class NotGivenError(NotApplicableError):
-    """The quantity exists for this model, but another input that it needs, such as a second model, was not given."""
+    """An error about an input that a quantity needs, such as a second model, but that the user did not give."""
 
 
 class MisreadError(UserError, RuntimeError):
-    """A consistency check failed: the suite may misread the model, and therefore does not measure it."""
+    """An error about a failed consistency check. The model is not measured, because the suite may misread it."""
 
 
 class RunError(UserError):
@@ -108,7 +108,7 @@ def quoted(value: object) -> str:
 
 @contextmanager
 def errors_in(place: object) -> Iterator[None]:
-    """Begin the messages of UserErrors with the file or environment variable that holds the invalid value."""
+    """Add `place` to the messages of UserErrors: the file or environment variable that contains the invalid value."""
     try:
         yield
     except UserError as error:

@@ -40,9 +40,7 @@ class VerdictData(BaseModel):
     id: str = Field(description="The claim on its task, such as D1-rte-pretrained: unique within a run.")
     claim: str = Field(description="The claim's id, such as D1.")
     variant: str = Field(description="The variant of the claim, such as pretrained; empty if there is only one.")
-    task: str = Field(
-        description="The task, such as rte; `all` if the claim is about no task or about several tasks together."
-    )
+    task: str = Field(description="The task, such as rte; `all` if the claim is not about a single task.")
     statement: str = Field(description="The claim, as a sentence.")
     source: str = Field(description="Source of the claim: K19 is Kovaleva et al. 2019, P20 is Prasanna et al. 2020.")
     unit: str = Field(description="Unit of published, observed, interval, band and by_seed, such as points.")
@@ -53,16 +51,16 @@ class VerdictData(BaseModel):
     band: Ends | None = Field(description="Range in which the claim holds, in `unit`; an open end is null.")
     observed: Number = Field(description="The measured quantity, in `unit`; null if nothing was measured.")
     interval: Ends | None = Field(
-        description="Confidence interval of `observed`, in `unit`. The level of the interval is in `remarks`. If "
-        "`remarks` name no level, each end has the error rate 1 - settings.judge.confidence."
+        description="Confidence interval of `observed`, in `unit`. If `remarks` do not state its level, the error rate "
+        "at each end is 1 - settings.judge.confidence."
     )
     verdict: Outcome | None = Field(
         description="reproduced: the data show the claimed order or equality; compatible: the data do not contradict "
         "the published figure, which is no evidence of equality; deviates: the data contradict the claim, or the "
         "effect is too small to matter; inconclusive: the evidence is not sufficient either way; degenerate: the "
         "model has collapsed; not applicable: the model or the task does not have what the claim is about; null: the "
-        "claim could not be measured (see `error`). Before 3.0, verdicts on published figures were reproduced instead "
-        "of compatible."
+        "claim could not be measured (see `error`). Before 3.0, the verdict on a published figure was reproduced "
+        "instead of compatible."
     )
     error: str | None = Field(
         default=None, description="Why the claim could not be measured; null if it was judged. Since 2.0."
@@ -92,22 +90,26 @@ class VerdictData(BaseModel):
     )
     p_for: Number = Field(
         description="Smallest error rate (0 to 1) at which the claim would still be reproduced; null if it was not "
-        "computed. It is never computed for published figures."
+        "computed. For published figures, it is always null."
     )
-    remarks: list[str] = Field(description="Caveats, such as limits or unofficial data.")
+    remarks: list[str] = Field(description="Caveats, for example that only some rows or unofficial data were used.")
     known_deviation: bool = Field(
-        description="Whether this deviation is on record for the model. If so, the exit code stays 0."
+        description="Whether the claim deviates in a way that is already on record for the model. Without a baseline, "
+        "such a deviation does not change the exit code."
     )
     models: list[str] = Field(description="The models that were measured, as the user named them.")
     seeds: list[int] = Field(description="The seeds that were measured.")
     by_seed: list[list[Number]] = Field(
-        description="A list for each seed, with the quantity in `unit`. If `extreme` is set, the list has all parts."
+        description="For each seed, a list that contains the quantity, in `unit`. If `extreme` is set, the list "
+        "contains all values from which the smallest or the largest was taken."
     )
     extreme: Literal["least", "most"] | None = Field(
-        description="Whether the quantity is the smallest (least) or largest (most) of several parts; otherwise null."
+        description="`least` if the quantity is the smallest of several values, `most` if it is the largest of them; "
+        "otherwise null."
     )
     limits: dict[str, int] = Field(
-        description="`limit` and `train_limit`: numbers of rows measured and trained on; absent if all rows were used."
+        description="`limit` is the number of rows that were measured, and `train_limit` the number of rows for "
+        "training. Each is absent if all rows were used."
     )
     official_data: bool = Field(description="Whether all data are official GLUE data.")
     data: list[str] = Field(description="Fingerprints (sha256, first 12 digits) of the measured texts and labels.")
@@ -116,14 +118,14 @@ class VerdictData(BaseModel):
     )
     definition: str | None = Field(
         default=None,
-        description="Digest (first 12 digits) of the fields of the claim that decide its verdict: quantity, "
-        "expectation, published figure; null if unknown. Since 2.2.",
+        description="Digest (first 12 digits) of everything in the claim that affects its verdict, such as the "
+        "published figure; null if unknown. Since 2.2.",
     )
     claim_version: int | None = Field(
         default=None,
         description="Version of the claim's definition. Null means that it is unknown and counts as 1. Since 3.0.",
     )
-    seconds: float = Field(description="Time that the claim's measurements took when they were made, in seconds.")
+    seconds: float = Field(description="Time spent on the claim's measurements when they were made, in seconds.")
     reused: bool = Field(description="Whether all of the claim's measurements came from the store.")
 
 
@@ -135,26 +137,26 @@ class OverTasksData(BaseModel):
     tasks: int = Field(description="Number of tasks that the claim is about.")
     judged: int = Field(description="Number of the claim's tasks that were judged.")
     holds_on_at_least: int = Field(
-        description="Lower bound, at the run's confidence, of the number of tasks on which the claim holds."
+        description="Lower bound on the number of tasks on which the claim holds, at the run's confidence level."
     )
     fails_on_at_least: int = Field(
-        description="Lower bound, at the run's confidence, of the number of tasks on which the claim fails."
+        description="Lower bound on the number of tasks on which the claim fails, at the run's confidence level."
     )
-    verdict: Outcome = Field(description="The outcome over tasks: reproduced, deviates or inconclusive.")
+    verdict: Outcome = Field(description="The outcome for all tasks together: reproduced, deviates or inconclusive.")
     p_for: float = Field(description="Smallest error rate (0 to 1) at which the claim would still hold.")
     p_against: float = Field(description="Smallest error rate (0 to 1) at which the claim would still fail.")
 
 
 class TogetherData(BaseModel):
-    """The results of multiple testing over the verdicts of a run."""
+    """The results of the correction for multiple testing, over all verdicts of a run."""
 
     judged: int = Field(description="Number of claims that were judged.")
     false_alarms: float = Field(
-        description="Sum of the error rates of the judged claims. If every claim held exactly at its limit, at most "
-        "this number of claims would deviate by chance, on average."
+        description="Sum of the error rates of the judged claims. Even if every claim only just held, no more than "
+        "this number of claims would be expected to deviate by chance."
     )
     false_discovery_rate: float = Field(
-        description="Upper bound (0 to 1) of the expected share of false alarms among `surviving`."
+        description="Upper bound (0 to 1) on the expected share of false alarms among the verdicts in `surviving`."
     )
     surviving: list[str] = Field(
         description="Ids of the failing verdicts that survive the correction for multiple testing."
@@ -165,16 +167,16 @@ class TogetherData(BaseModel):
 
 
 class MeasuredData(BaseModel):
-    """How the measurements behind the verdicts of a run were made."""
+    """Facts about how the measurements of a run were made."""
 
     first: str = Field(description="Time of the first measurement: UTC, ISO 8601, to the second.")
     last: str = Field(description="Time of the last measurement.")
     devices: list[str] = Field(description="Devices that trained or measured.")
     software: dict[str, list[str]] = Field(description="Versions of Python, bertsecrets and its libraries.")
-    training_seconds: float = Field(description="Time that training the measured checkpoints took, in seconds.")
-    measuring_seconds: float = Field(description="Time that the measurements took, in seconds.")
+    training_seconds: float = Field(description="Time spent on training the measured checkpoints, in seconds.")
+    measuring_seconds: float = Field(description="Time spent on the measurements, in seconds.")
     commits: list[str] = Field(
-        description="Git commits of the suite with which the measurements were first judged; empty if unknown."
+        description="Git commits of the suite at the time the measurements were first judged; empty if unknown."
     )
 
 
@@ -197,8 +199,10 @@ class VerdictsFile(BaseModel):
     measured: MeasuredData | None = Field(
         default=None, description="How the measurements were made; null if there are none. Since 3.1."
     )
-    over_tasks: dict[str, OverTasksData] = Field(description="Verdicts over tasks, by the claim's id and variant.")
-    together: TogetherData = Field(description="Multiple testing over all verdicts.")
+    over_tasks: dict[str, OverTasksData] = Field(
+        description="Verdicts on claims about several tasks together, by the claim's id and variant."
+    )
+    together: TogetherData = Field(description="Results of the correction for multiple testing, over all verdicts.")
     verdicts: list[VerdictData] = Field(description="The verdicts, in the order of the claims.")
 
 
@@ -215,10 +219,10 @@ def json_schema() -> dict[str, Any]:
 
 
 def upgraded(run: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of a run, converted to the current format if they have version 2.
+    """Return the data of a run in the current format. Data in version 2 are converted, and other data are not changed.
 
-    In version 2, verdicts on published figures were `reproduced` instead of `compatible`. They are recognised because
-    they have `p_against` but no `p_for`.
+    In version 2, the verdict on a published figure was `reproduced` instead of `compatible`. Such a verdict is
+    recognised because it has `p_against` but no `p_for`.
     """
     version, verdicts = run.get("format_version"), run.get("verdicts")
     if not isinstance(version, str) or version.partition(".")[0] != EARLIER_VERSION or not isinstance(verdicts, list):

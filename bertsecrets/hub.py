@@ -1,6 +1,6 @@
 """Downloads of pinned revisions from the Hugging Face hub, cached by the hub's library and checked by sha256.
 
-No request is made for files that are already in the cache.
+Files that are already in the cache are used without a request to the hub.
 """
 
 import errno
@@ -31,7 +31,7 @@ class Repository:
     Args:
         title: Name of the repository for messages.
         advice: What to do if the repository is unavailable, for messages.
-        hint: Suggestion to add to messages, such as a known repository with a similar name; empty if there is none.
+        hint: Suggestion to add to messages, such as a known repository with a similar name; empty if none exists.
         pins: Published sha256 digests by file name. If given, only these files are downloaded.
     """
 
@@ -83,7 +83,7 @@ class Repository:
         return folder
 
     def _snapshot(self, commit: str, patterns: Sequence[str], cached: bool = False) -> Path | None:
-        """Return the folder of a commit. If `cached` is True, download nothing, and return None if it is missing."""
+        """Return a commit's folder. If `cached` is True, download nothing, and return None if the folder is missing."""
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -121,10 +121,10 @@ class Repository:
             raise RunError(f"cannot download {self.title}: {why}{self.hint}: {self.advice}") from error
 
     def _broken_off(self, error: BaseException) -> str | None:
-        """Return a message about a lost connection if the client, and not the hub, caused the error; otherwise None.
+        """Return a message if the download client failed with an unspecific error; None for all other errors.
 
         Download threads share one client, so a failed request can make the other threads fail with errors of any type.
-        This method therefore makes its own request to see whether the hub responds.
+        To find the cause, this method sends its own request to the hub.
         """
         from huggingface_hub import HfApi
 
@@ -136,18 +136,18 @@ class Repository:
             HfApi().repo_info(self.name, repo_type=self.kind, revision=self.revision)
         except Exception as shown:  # what the hub answers, or why it does not answer
             return excerpt(shown, 500)
-        return "the connection broke off, but downloaded data are kept: run the command again"
+        return "the connection was lost, but the data downloaded so far are kept: run the command again"
 
 
 def certificate_problem(error: BaseException) -> str | None:
-    """Return a message about a certificate problem and the environment variable to correct; None for other errors."""
+    """Return a message that explains a certificate problem and how to solve it; None for other errors."""
     for name in CERTIFICATES:
         if (path := os.environ.get(name)) and not os.path.exists(path) and _is_about_files(error):
             return f"{name} names {path}, which does not exist: correct or unset the variable"
     if not any(isinstance(each, ssl.SSLError) or "CERTIFICATE_VERIFY" in str(each) for each in _chain(error)):
         return None
     ignored = [name for name in CERTIFICATES[2:] if name in os.environ]
-    note = f" ({ignored[0]} is not read by this library)" if ignored else ""
+    note = f" (huggingface_hub does not read {ignored[0]})" if ignored else ""
     return f"the certificate of the hub is not trusted: set SSL_CERT_FILE to your organisation's certificates{note}"
 
 
@@ -156,14 +156,14 @@ def _is_about_files(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and the errors that led to it."""
+    """Yield an error, and then the errors that caused it."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def _missing(folder: Path, essential: Sequence[Sequence[str]]) -> Sequence[str] | None:
-    """Return the first group of patterns that no file in the folder matches, or None."""
+    """Return the first group of patterns that matches no file in the folder; None if every group matches a file."""
     return next((group for group in essential if not any(_files(folder, pattern) for pattern in group)), None)
 
 

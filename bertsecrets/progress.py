@@ -33,7 +33,7 @@ log.addHandler(_handler)
 
 @contextmanager
 def shown_by(inside: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
-    """Enter the context `inside` for each message that the block writes, for example to disable output capturing."""
+    """Write each message of the block inside the context `inside`, which can, for example, suspend output capturing."""
     before, _handler.inside = _handler.inside, inside
     try:
         yield

@@ -41,7 +41,7 @@ def software() -> dict[str, str]:
 
 
 def run_facts() -> dict[str, Any]:
-    """Return facts to record about a run: `made` (its time), `commit`, `modified` (see `suite_commit`), `software`."""
+    """Return facts to record about a run: time (`made`), `commit` and `modified` (see `suite_commit`), `software`."""
     commit, modified = suite_commit()
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {"made": made, "commit": commit, "modified": modified, "software": software()}
@@ -51,8 +51,8 @@ def run_facts() -> dict[str, Any]:
 def suite_commit(checkout: Path = PACKAGE_FOLDER.parent) -> tuple[str | None, bool | None]:
     """Return the git commit of the suite, and whether the suite's code, claims or settings differ from the commit.
 
-    In a checkout, both values come from git. If pip installed the suite from a git URL, the commit comes from pip, and
-    the other value is None. Otherwise, both values are None.
+    In a checkout, git provides both values. If pip installed the suite from a git URL, pip provides the commit, and the
+    second value is None. Otherwise, both values are None.
     """
     if _git(checkout, "ls-files", "--error-unmatch", f"{PACKAGE_FOLDER.name}/__init__.py") is None:
         return _installed_commit(), None
@@ -113,7 +113,7 @@ def library_version(name: str) -> str | None:
 
 
 def differences(made: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Describe how the code, versions and device that made a result differ from the current ones.
+    """Describe how the code, library versions and device of a result differ from the current ones.
 
     >>> torch = {"code": "a", "software": {"torch": "2.12.0"}}
     >>> differences(torch, {"code": "b", "software": {"torch": "2.13.0"}})

@@ -44,7 +44,7 @@ def read_bytes(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read"
     except ValueError as error:  # a null character in the path
         raise UserError(f"{failing} {str(path)!r}: {error}") from error
     if len(data) > limit:
-        raise UserError(f"{path} is larger than {limit >> 20} MiB: name another file")
+        raise UserError(f"{path} is larger than {limit >> 20} MiB: use a smaller file")
     return data
 
 

@@ -42,11 +42,11 @@ def _checked_time(text: str) -> str:
 
 
 def _seeds(value: Any, check: Callable[[Any], list[int]]) -> list[int] | str:
-    """Check that seeds are `auto` or a list without duplicates. A union type would give less precise errors."""
+    """Check that seeds are `auto` or a list without duplicates. The errors are more precise than for a union type."""
     if value == AUTO:
         return AUTO
     if len(set(seeds := check(value))) < len(seeds):
-        raise ValueError(f"contains a seed twice ({', '.join(map(str, seeds))}): list each seed once")
+        raise ValueError(f"contains a seed twice ({', '.join(map(str, seeds))}): list each seed only once")
     return seeds
 
 
@@ -193,7 +193,7 @@ def first_problem(error: ValidationError, model: type[BaseModel] | None = None) 
     """Describe the first problem in one line that names the invalid entry and what was expected.
 
     Args:
-        model: Pydantic model that was validated. If a field is unknown, the message suggests names from this model.
+        model: Pydantic model that was validated. For an unknown field, the message suggests field names of this model.
     """
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))

@@ -29,7 +29,7 @@ Span = tuple[int, int]  # start and end in a text, in characters, as in a slice
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of a measurement, given by model, task, initialisation (`models/initialisations.py`) and seed."""
+    """The subject of a measurement: a model on a task, an initialisation (`models/initialisations.py`) and a seed."""
 
     model: str
     task: str
@@ -45,8 +45,8 @@ class Provenance:
     """The data, checkpoint, code and device behind a measurement. The JSON form has the same field names.
 
     `data` is the source of the rows. `limit` and `train_limit` are the numbers of rows that were used, or None if all
-    were. `weights` identifies the measured weights. `made_by` and `checkpoint_made_by` are the code, library versions
-    and device that made the measurement and the checkpoint.
+    rows were used. `weights` identifies the measured weights. `made_by` and `checkpoint_made_by` are the code, library
+    versions and device that made the measurement and the checkpoint.
     """
 
     data: str | None = None
@@ -68,12 +68,12 @@ class Provenance:
 
     @property
     def precision(self) -> str | None:
-        """The training precision, or None if unknown or if nothing was trained."""
+        """The training precision; None if it is unknown or if nothing was trained."""
         return (self.training or {}).get("precision")
 
     @property
     def limits(self) -> dict[str, int]:
-        """Those of `limit` and `train_limit` that are not None, by name."""
+        """The limits that were set, keyed by name: `limit`, `train_limit` or both."""
         given = {"limit": self.limit, "train_limit": self.train_limit}
         return {name: rows for name, rows in given.items() if rows}
 
@@ -97,7 +97,7 @@ class Request:
 
     @property
     def training(self) -> "Request | None":
-        """For a measurement on a task, the request for the checkpoint to measure; otherwise None."""
+        """The request for the checkpoint to measure; None unless this request is for a measurement on a task."""
         return Request(None, self.subject) if self.measure is not None and self.on_task else None
 
     def __str__(self) -> str:
@@ -115,9 +115,9 @@ class Measurement:
     """The result of one measure on one subject.
 
     `values` are the results (scalars, or arrays of shape [layers, heads]). Each array in `samples` has one row per
-    example, for resampling (such as `cosine`, of shape [examples, layers, heads]). `settings` come from `params.yaml`,
-    and `options` change what is measured (such as `padded_to`). Scores are fractions, not percentages. `origin` is the
-    folder of a loaded measurement.
+    example, so that examples can be resampled. For instance, `cosine` has the shape [examples, layers, heads].
+    `settings` come from `params.yaml`, and `options` change what is measured (such as `padded_to`). Scores are
+    fractions, not percentages. `origin` is the folder of a loaded measurement.
     """
 
     measure: str
@@ -135,7 +135,7 @@ class Measurement:
         """Return a value by name.
 
         Raises:
-            UserError: If the value is missing, because the measurement is damaged or was made by another version.
+            UserError: If it does not exist, which means that the measurement is damaged or from another version.
         """
         if name not in self.values:
             raise self._incomplete(name)
@@ -145,7 +145,7 @@ class Measurement:
         """Return a sample, an array with one row per example, by its name.
 
         Raises:
-            UserError: If the sample is missing, because the measurement is damaged or was made by another version.
+            UserError: If it does not exist, which means that the measurement is damaged or from another version.
         """
         if name not in self.samples:
             raise self._incomplete(name)
@@ -208,7 +208,7 @@ def as_chart(shown: object) -> Any:
 
 @functools.singledispatch
 def as_frame(shown: object) -> "pd.DataFrame":
-    """Return an object as a table. `measures.registry` registers a function for measurements."""
+    """Return an object as a table. `measures.registry` registers the function that converts measurements."""
     raise TypeError(f"{type(shown).__name__} has no table")
 
 

@@ -63,8 +63,8 @@ def test_a_checkpoint_alone_supports_measures_without_another_model(capsys, own,
         assert (of[name]["verdict"], of[name]["reason"]) == ("inconclusive", OF_PRETRAINED)
         assert (of[name]["brief"], of[name]["reason_code"]) == ("needs the pretrained model", "not-given")
     frozen = of["D1-rte-frozen"]["reason"]
-    assert frozen == "needs a model trained on a frozen encoder, which the given checkpoint is not"
-    assert of["D3-rte"]["reason"] == "needs a model trained from random weights, which the given checkpoint is not"
+    assert frozen == "needs a model trained on a frozen encoder, not the given checkpoint"
+    assert of["D3-rte"]["reason"] == "needs a model trained from random weights, not the given checkpoint"
     for name in ("D1-rte-pretrained", "E1-rte"):
         assert of[name]["verdict"] not in ("not applicable", None)
         assert (of[name]["models"], of[name]["seeds"]) == ([str(own)], [1])
@@ -108,20 +108,20 @@ def test_a_bad_checkpoint_is_one_line_before_anything_is_judged(capsys, own, wit
 
     assert "no checkpoint folder at" in line(tmp_path / "none")
     assert "has 2 outputs, but STS-B needs one score" in line(own, task="stsb")
-    assert "calls output 0 'entailment'; if it was trained on MRPC" in line(own, task="mrpc")
+    assert "gives output 0 the name 'entailment', so the outputs cannot be matched" in line(own, task="mrpc")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         own_bert.joinpath(name).unlink()
     assert "holds no tokenizer" in line(own_bert)
     (own_bert / "model.safetensors").unlink()
     assert "holds no weights" in line(own_bert)
-    other = ("a checkpoint needs the one task", "report", *without_model, "--checkpoint", own)
+    other = ("a checkpoint belongs to a single task", "report", *without_model, "--checkpoint", own)
     assert other[0] in told(capsys, *other[1:])
     assert other[0] in told(capsys, *other[1:], "--task", "rte", "--task", "mrpc")
     assert "the option `seeds` has no effect on a trained checkpoint" in line(own, "--seeds", 2)
 
 
 def test_options_that_say_nothing_together_are_refused_in_python_too(own):
-    with pytest.raises(UserError, match="^a checkpoint needs the one task .*: name that task"):
+    with pytest.raises(UserError, match="^a checkpoint belongs to a single task: name the task"):
         bs.RunOptions(checkpoint=own)
     with pytest.raises(UserError, match="option `keep_checkpoints` has no effect on a trained checkpoint"):
         bs.RunOptions(checkpoint=own, checkpoint_task="rte", keep_checkpoints="none")
@@ -141,7 +141,7 @@ def test_pytest_judges_a_checkpoint(own, without_model, tmp_path, quick):
     assert of["C2-rte"]["reason"] == OF_PRETRAINED
     assert of["E1-rte"]["models"] == [str(own)]
     code, output = bench()
-    assert (code, "a checkpoint needs the one task" in output) == (2, True), output
+    assert (code, "a checkpoint belongs to a single task" in output) == (2, True), output
 
 
 def test_a_checkpoint_is_compared_with_the_accepted_verdicts_on_it(capsys, own, without_model, tmp_path):
@@ -175,7 +175,9 @@ def test_a_checkpoint_is_judged_and_compared_on_validation_rows_alone(
     of = verdicts(capsys, tmp_path, "--task", "rte", "--claim", "E1", *without_model, "--checkpoint", own)
     assert of["E1-rte"]["verdict"] not in ("not applicable", None)
     run(capsys, "compare", own, own, "--measure", "scores", *without_model)
-    assert "needs it" in told(capsys, "report", "--task", "rte", "--claim", "E1", *without_model, "--model", tiny_bert)
+    assert "needs this" in told(
+        capsys, "report", "--task", "rte", "--claim", "E1", *without_model, "--model", tiny_bert
+    )
 
 
 def test_a_limited_report_skips_ablation_and_says_how_to_include_it(capsys, own, without_model, tmp_path):

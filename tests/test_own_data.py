@@ -119,7 +119,7 @@ def test_another_definition_of_a_name_is_noticed_and_stored_apart(tiny_bert, tmp
         session = open_session(tiny_bert, tmp_path, complaints(**changed))
         assert not session.measure("scores", "complaints", init="untrained").reused, changed
     assert first.values.keys() == {"accuracy", "constant", "majority", "entropy"}
-    with pytest.raises(bs.UserError, match="is not among the tasks of this session, or has been redefined since: open"):
+    with pytest.raises(bs.UserError, match="is not among the tasks of this session, or was redefined later: open"):
         before.measure("scores", "complaints", init="untrained")
 
 
@@ -131,7 +131,7 @@ def test_wrong_tasks_are_one_line(tiny_bert, tmp_path):
             bs.Session(tasks=tasks)
     with pytest.raises(bs.UserError, match="^two of your own tasks have the same name: complaints, complaints"):
         open_session(tiny_bert, tmp_path, complaints(), complaints(metric="f1"))
-    with pytest.raises(bs.UserError, match="complaints has no training rows: make the task with train"):
+    with pytest.raises(bs.UserError, match="complaints has no training rows: give the task training data"):
         open_session(tiny_bert, tmp_path, complaints(train=None)).judge("C1")
 
 
@@ -148,7 +148,7 @@ def test_classes_of_a_checkpoint_are_matched_by_name(tiny_bert, tmp_path):
     assert sum(accuracies) == 1
     model.config.id2label = {0: "good", 1: "bad"}
     with pytest.raises(
-        bs.UserError, match="if it was trained on complaints, name the class of each output in id2label"
+        bs.UserError, match="if the checkpoint was trained on complaints, give the class of each output in id2label"
     ):
         open_session(tiny_bert, tmp_path, named, checkpoint=model, seeds=None)
 

@@ -118,8 +118,8 @@ def test_degrees_of_freedom_are_welchs_between_sources_and_not_added_within_one(
         ("P20, |P21, ", "line 2: D2: unknown reference 'P21': did you mean P20"),
         ("{rte: {published: 11.9}}|{mnli: {published: 46.9}}", "D1-untrained is not about mnli"),
         ("{rte: {published: 11.9}}|{qnli: {published: 31.6}}", "D1-untrained has no seed_std on qnli"),
-        ("11.9}|11.9, seed_std: 1, seed_source: x}", "task rte has its own seed_std, but the claim also takes"),
-        ("  seeds_of|  published: D1-untrained\n  seeds_of", "task rte has its own published"),
+        ("11.9}|11.9, seed_std: 1, seed_source: x}", "task rte states seed_std itself, but the claim also takes"),
+        ("  seeds_of|  published: D1-untrained\n  seeds_of", "task rte states published itself"),
         ("  seeds_of|  second: P19\n  seeds_of", "line 9: second: "),
         (
             "measure: scores\n  quantity: score-difference|measure: special-tokens\n  quantity: depth-gap",

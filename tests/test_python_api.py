@@ -42,7 +42,7 @@ def test_a_measurement_has_its_values_and_shows_itself_with_its_figure(session):
 def test_options_of_a_measure_are_keywords_and_checked(session):
     padded = session.measure("attention-change", task="rte", padded_to=40)
     assert padded.options == {"padded_to": 40}
-    with pytest.raises(bs.UserError, match="attention-change has no option padded: it takes rows, .*padded_to"):
+    with pytest.raises(bs.UserError, match="has no option padded; available options: rows, .*padded_to"):
         session.measure("attention-change", task="rte", padded=40)
     with pytest.raises(bs.UserError, match="option padded_to of measure attention-change: "):
         session.measure("attention-change", task="rte", padded_to=0)
@@ -51,7 +51,7 @@ def test_options_of_a_measure_are_keywords_and_checked(session):
 def test_measures_require_a_task_only_if_they_use_one(session):
     row = session.measure("example-sentence")
     assert row.subject.task == "all"
-    with pytest.raises(bs.UserError, match="measure scores needs a task: give one of mrpc"):
+    with pytest.raises(bs.UserError, match="measure scores needs a task: choose one of mrpc"):
         session.measure("scores")
     with pytest.raises(bs.UserError, match="example-sentence uses no task .*: leave out task, init and seed"):
         session.measure("example-sentence", task="rte")
@@ -131,7 +131,7 @@ def test_the_task_of_a_checkpoint_is_asked_for_once(session, runs, tiny_bert, ti
         ({"offline": "no"}, "^offline must be true or false, not 'no'"),
         ({"model": TABLE}, "^model must be a name or path, not a DataFrame$"),
         ({"tasks": [TABLE]}, r"^tasks must be .* \(bertsecrets.Task\), not a DataFrame$"),
-        ({"tokenizer": TABLE}, "^tokenizer must be a tokenizer of transformers, not a DataFrame$"),
+        ({"tokenizer": TABLE}, "^tokenizer must be a transformers tokenizer, not a DataFrame$"),
     ],
 )
 def test_impossible_options_are_refused_at_once(option, message):
@@ -148,7 +148,7 @@ def test_impossible_options_are_refused_at_once(option, message):
         (lambda session: session.measure("scores", "rte", init=None), "^init must be text, not None"),
         (lambda session: session.judge(3), "^claim must be text, not 3"),
         (lambda session: session.judge("C1", "rte", seeds="3"), "^seeds must be a whole number, not '3'"),
-        (lambda session: session.judge_all(claims=[]), "^claims is empty: name claims or families"),
+        (lambda session: session.judge_all(claims=[]), "^`claims` is empty: name claims or families"),
         (lambda session: session.judge_all(claims=["C1", 3]), "collection of text or text, not a list of 'C1', 3$"),
         (lambda session: session.judge(TABLE), "^claim must be text, not a DataFrame$"),
     ],
@@ -211,7 +211,7 @@ def test_an_edit_of_the_data_is_noticed_within_a_session(tiny_bert, tiny_glue, t
 
 def test_a_checkpoint_is_compared_with_a_base_of_its_own_size_only(session, tmp_path, trained, tiny_bert, tiny_glue):
     small = save_bert(tmp_path / "small", hidden_size=16, intermediate_size=24)
-    message = "its hidden_size is 16, not 32"
+    message = "its hidden_size is 16 instead of 32"
     with pytest.raises(bs.UserError, match=message):
         session.measure("attention-change", "rte", checkpoint=small)
     judging = bs.Session(model=tiny_bert, checkpoint=small, checkpoint_task="rte", glue=tiny_glue, store=trained)

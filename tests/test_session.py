@@ -189,7 +189,7 @@ def test_an_exported_checkpoint_without_manifest_gives_the_same_values(bench, su
 
 def test_a_checkpoint_of_another_shape_is_refused(bench, subject, tmp_path, tiny_bert):
     deep = save_bert(tmp_path / "deep", num_hidden_layers=5)
-    with pytest.raises(UserError, match="cannot be compared with .*: its num_hidden_layers is 5, not 3"):
+    with pytest.raises(UserError, match="cannot be compared with .*: its num_hidden_layers is 5 instead of 3"):
         bench.measurement("attention-change", subject, deep)
 
 
@@ -219,9 +219,9 @@ def test_saved_measurements_are_read_without_model_or_data(bench, subject, tmp_p
     assert shelf.measurement("attention-change", subject, padded_to=60).reused
     assert shelf.find("attention-change", subject, {"padded_to": 60}).origin == str(padded)
     assert shelf.find("attention-change", subject, {}) is None
-    with pytest.raises(UserError, match=r"no measurement attention-change of .* was saved"):
+    with pytest.raises(UserError, match="measure attention-change was not saved for "):
         shelf.measurement("attention-change", subject)
-    with pytest.raises(UserError, match="no measurements below"):
+    with pytest.raises(UserError, match="no measurements were found in"):
         Shelf.read(tmp_path / "none")
 
 

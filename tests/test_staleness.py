@@ -333,7 +333,7 @@ SIMILAR = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*but tokenizer.json gives")  # after changes of the other tokenizer files
+@pytest.mark.filterwarnings("ignore:.*but tokenizer.json splits it")  # after changes of the other tokenizer files
 @pytest.mark.parametrize(
     "change", [pytest.param(name, marks=[pytest.mark.slow] if name in SIMILAR else []) for name in CHANGES]
 )

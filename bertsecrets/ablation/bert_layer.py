@@ -25,7 +25,7 @@ Term = Callable[[Hidden], Float[torch.Tensor, "1 heads tokens tokens"]]
 
 
 def position_term(model: Any) -> Term | None:
-    """Return the function that computes the position term in a model's attention logits, or None."""
+    """Return the function that computes the position term in a model's attention logits; None without such a term."""
     name = POSITION_TERMS.get(model.config.model_type)
     term: Term | None = attrgetter(name)(model.base_model) if name else None
     return term
@@ -93,9 +93,9 @@ class Block:
     ) -> tuple[Float[torch.Tensor, "rows heads size"], Float[torch.Tensor, "rows heads size"]]:
         """Return, for each head, the context vector of the first token and the mean value vector.
 
-        The keys and values of all tokens are never computed. Since there is a single query, the key projection is
-        applied to the query and the value projection to the context. The key bias is omitted, because it adds the same
-        constant to all logits of a row.
+        The keys and values of the tokens are never computed. Because there is only one query, the key projection can be
+        applied to this query instead, and the value projection can be applied to the context. The key bias is omitted,
+        because it adds the same constant to all logits of a row.
         """
         key = self.key.weight.unflatten(0, (self.heads, -1))  # [heads, size, width]
         value = self.value.weight.unflatten(0, (self.heads, -1))

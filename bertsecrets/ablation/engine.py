@@ -119,7 +119,7 @@ class Engine:
         return self._close(ours.float(), others.float())
 
     def _other_vectors(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[Vectors] | None:
-        """Return replacement vectors for checks, computed from the reversed probe; None if no vectors are replaced."""
+        """Return replacement vectors for checks, computed from the reversed probe. None for `uniform`."""
         return self.skeleton.vectors(ids.flip(1)) if self.ablation.replaces else None
 
     def instead(self, encoded: Encoded) -> Instead:
@@ -180,9 +180,9 @@ def ablate(
     number of examples. Batches that do not fit into memory are split.
 
     Args:
-        engine: Engine to use, or a classifier for which an engine is to be opened.
+        engine: Engine to use, or a classifier. In the latter case, an engine is opened for the classifier.
         sets: Sets of heads. A head is given as (layer, head), counted from 0. Duplicate sets are allowed.
-        device: Device of the new engine. If an engine is given, `device` is ignored.
+        device: Device of the engine that is opened for a classifier. Ignored if an engine is given.
         instead: Function that computes replacement vectors. By default, they are computed from `encoded`, according to
             the engine's kind of ablation.
         progress: Progress callback, called with the number of sets completed since the last call, which may be a
@@ -246,7 +246,7 @@ def _cover(
     instead: Instead,
     put: Callable[[np.ndarray, slice, torch.Tensor], None],
 ) -> None:
-    """Compute the logits of `rows` for a portion of the sets. If memory runs out, compute two halves in turn."""
+    """Compute the logits of some rows for some of the sets. If memory runs out, split the work into two halves."""
     batch = collate(encoded, rows).to(engine.skeleton.model.device)
     try:
         put(rows, portion, engine.logits(sets[portion], batch.input_ids, batch.segments, instead(rows)))
@@ -272,7 +272,8 @@ def _general(
     """Return the logits, computed by the general path in batches of sets with the same lowest layer.
 
     Args:
-        resume: Whether to start at the lowest layer that has a disabled head, instead of the first layer.
+        resume: Whether runs start at the lowest layer that has a disabled head. Otherwise, they start at the first
+            layer.
     """
     layers, rows = len(skeleton.layers), len(ids)
     starts = [lowest_layer(heads, layers) if resume or not heads else 0 for heads in sets]

@@ -1,7 +1,8 @@
-"""Gains, computed from stored predictions: the score with a set of heads disabled, minus the baseline score, in points.
+"""Gains from disabling heads, computed from stored predictions.
 
-The metrics are the same as in K19's figure 8: F1 for MRPC and QQP, correlation for STS-B, and accuracy for the other
-tasks. The score and the baseline score are computed on the same examples. This module does not import torch.
+A gain is the score with a set of heads disabled minus the baseline score, in points. The metrics are the same as in
+K19's figure 8: F1 for MRPC and QQP, correlation for STS-B, and accuracy for the other tasks. The score and the baseline
+score are computed on the same examples. This module does not import torch.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,12 +21,14 @@ Gains = Callable[[np.ndarray], np.ndarray]
 
 
 def metric_of(measurement: Measurement) -> Metric:
-    """Return the metric of the measured task: a function of the means of its moments."""
+    """Return the metric of the measured task, which is a function that computes a score from mean moments."""
     return METRICS[TASKS[measurement.subject.task].metric]
 
 
 def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: Rows = ALL_ROWS) -> tuple[Block, Gains]:
-    """Return a block of moments, and a function from the block's column means [..., k] to gains [..., sets] in points.
+    """Return a block of moments, and a function that computes gains from the block's column means.
+
+    The function takes means [..., k] and returns gains [..., sets] in points.
 
     Args:
         sets: Indices of the sets to include. Defaults to all.
@@ -46,6 +49,6 @@ def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: 
 
 
 def all_gains(measurement: Measurement, rows: Rows = ALL_ROWS) -> Float[np.ndarray, " sets"]:
-    """Return, in points, the gain of every set of heads on the examples, without resampling."""
+    """Return the gain from disabling each set of heads, in points. The examples are not resampled."""
     block, gains = gains_of(measurement, None, rows)
     return gains(block.mean(0))

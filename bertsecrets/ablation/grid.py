@@ -3,7 +3,8 @@
 A grid is stored in a folder, in which `grid.json` records the sets of heads and the inputs. Finished portions are
 subfolders such as `portion-0003`, which contain their results in `predicted.npz`. A portion is written atomically, with
 a manifest that identifies the grid. While a process computes a portion, it holds a lock that the operating system
-releases when the process exits. No portion is computed twice, and the next run computes missing or damaged portions.
+releases when the process exits. Two processes never compute the same portion, and the next run computes all portions
+that are missing or damaged.
 """
 
 import json
@@ -70,7 +71,8 @@ class Grid:
                     write_whole(folder / GRID_FILE, json.dumps(with_digest(facts), indent=1, sort_keys=True))
                 elif stored != mark:
                     raise UserError(
-                        f"{folder} contains a different grid (see its grid.json): choose another one or delete it"
+                        f"{folder} contains a different grid (see its grid.json): "
+                        "choose another folder, or delete this one"
                     )
         return cls(folder, sets, portions, mark)
 
@@ -131,7 +133,7 @@ class Grid:
             return None
 
     def _write(self, place: Path, result: np.ndarray) -> None:
-        """Write a finished portion. If a damaged version exists, replace it."""
+        """Write a finished portion, and replace any damaged version of it."""
         with guarded_writes(place), whole_folder(place, replace=True) as temporary:
             np.savez_compressed(temporary / RESULT_FILE, predicted=result)
             write_manifest(temporary, {"kind": "portion", "name": place.name, "grid": self.mark})

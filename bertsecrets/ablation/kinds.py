@@ -42,7 +42,7 @@ class Ablation:
         return self.kind != "uniform"
 
     def instead(self, skeleton: Skeleton, encoded: Encoded, tokens: int) -> Instead:
-        """Return a function that maps rows of `encoded` to replacement vectors, or to None for `uniform`.
+        """Return a function that computes the replacement vectors of rows of `encoded`. It returns None for `uniform`.
 
         Args:
             tokens: Approximate number of tokens per batch.
@@ -59,7 +59,7 @@ class Ablation:
         return lambda rows: vectors
 
     def states(self, layers: int) -> int:
-        """Return how many hidden states take up as much memory as the replacement vectors of a row."""
+        """Return the size in memory of a row's replacement vectors, as a number of hidden states."""
         return layers if self.kind == "resampled" else 0
 
 
@@ -69,7 +69,7 @@ UNIFORM = Ablation()
 def partners(rows: int, draw: int) -> Int[np.ndarray, " rows"]:
     """Return the partner of each row: the next row in a random order. No row is its own partner."""
     if rows == 1:
-        raise UserError("kind=resampled takes vectors from other rows: use at least two rows, or another kind")
+        raise UserError("kind=resampled takes vectors from other rows: use at least two rows, or choose another kind")
     order = np.random.default_rng(draw).permutation(rows)
     chosen = np.empty(rows, dtype=np.int64)
     chosen[order] = np.roll(order, -1)
@@ -86,7 +86,7 @@ def stretched(length: int, partner: int) -> Int[np.ndarray, " length"]:
 
 
 def mean_vectors(skeleton: Skeleton, encoded: Encoded, tokens: int) -> list[Vectors]:
-    """Return each head's mean vector over all tokens of all rows. Sums are in float64 if the device supports it."""
+    """Return each head's mean vector over all tokens of all rows. Sums use float64 if the device supports it."""
     precise = torch.float32 if skeleton.model.device.type == "mps" else torch.float64
     sums: list[torch.Tensor] = []
     for rows in of_one_length(encoded, np.arange(len(encoded)), tokens):
@@ -122,7 +122,7 @@ class _Partners:
 
 
 def of_one_length(encoded: Encoded, rows: Int[np.ndarray, " rows"], tokens: int) -> Iterator[Int[np.ndarray, " batch"]]:
-    """Yield the rows in batches of equally long rows, starting with the shortest rows."""
+    """Yield the rows in batches, the shortest rows first. All rows of a batch have the same length."""
     lengths = encoded.lengths[rows]
     for length in np.unique(lengths):
         members = rows[lengths == length]

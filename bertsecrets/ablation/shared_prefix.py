@@ -180,8 +180,8 @@ def _classify(skeleton: Skeleton, first, ids, segments) -> Float[torch.Tensor, "
     """Return the classifier's logits, given the last layer's output for the first token.
 
     The modules after the last layer (norm, pooler, dropout, classifier) differ between model families. To use the
-    model's own modules, the whole model is run on one dummy token per row. All layers are skipped, and `first` is used
-    as the output of the last layer.
+    model's own modules, the whole model is run on one dummy token per row. In this run, all layers are skipped, and
+    `first` replaces the output of the last layer.
     """
     dummy = ids[:1, :1].expand(len(first), 1)
     dummy_segments = None if segments is None else segments[:1, :1].expand(len(first), 1)

@@ -4,13 +4,14 @@ Layers are identified not by name, but by tracing the module calls of a small fo
 the attention of a head uniform (K19 section 4.6):
 
 - `zeroed`: the model passes queries, keys and values to transformers' attention interface. If a head's queries are set
-  to zero, all its attention logits are equal, and so the softmax is exactly 1/L over the tokens that the head can
-  attend to, even in a fused kernel.
-- `written`: for models that bypass this interface, or whose logits have a query-independent position term, the model
-  runs with eager attention, and the softmax output of disabled heads is overwritten.
+  to zero, all its attention logits are equal. The softmax is then exactly 1/L for each token that the head can attend
+  to, even in a fused kernel.
+- `written`: the model runs with eager attention, and the softmax output of disabled heads is overwritten. This way is
+  for models that bypass the interface, and for models whose logits have a position term that does not depend on the
+  query.
 
-Other kinds of ablation (see `kinds`) replace what a head passes to the output projection. With `zeroed`, the output of
-the attention function is replaced. With `written`, the product of weights and values is replaced.
+Other kinds of ablation (see `kinds`) replace what a head passes to the output projection. This is the output of the
+attention function (`zeroed`), or the product of weights and values (`written`).
 """
 
 import functools
@@ -41,7 +42,7 @@ PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bm
 
 
 class Watch:
-    """Callbacks that run whenever attention is computed. The base class of callbacks only counts the calls.
+    """Callbacks that run whenever attention is computed. This base class only counts the calls.
 
     `vectors` is called only if `reads_vectors` is True. If `gradients` is True, the forward pass is differentiable.
     """
@@ -104,8 +105,8 @@ def register_attention() -> None:
 class WrittenWeights(TorchFunctionMode):
     """A context manager that overwrites the softmax output of disabled heads.
 
-    If a softmax over the last dimension has an output of shape (rows, heads, tokens, tokens), this output is taken to
-    be attention weights. `watch` selects the heads to keep, and may also replace the vectors of heads. These vectors
+    The output of a softmax over the last dimension is taken to be attention weights if its shape is (rows, heads,
+    tokens, tokens). `watch` selects the heads that keep their weights. It may also replace the vectors of heads, which
     are the result of the next matrix product with the attention weights.
     """
 
@@ -115,7 +116,7 @@ class WrittenWeights(TorchFunctionMode):
         self._weights: torch.Tensor | None = None  # weights that have not been multiplied with values yet
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        """Call the function. If the function outputs attention weights, overwrite the weights of disabled heads."""
+        """Call the function. If it returns attention weights, overwrite the weights of disabled heads."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if self._weights is not None and func in PRODUCTS and args and args[0].data_ptr() == self._weights.data_ptr():
@@ -145,7 +146,10 @@ class _Run(Watch):
         self._disabled, self._vectors = disabled, vectors
 
     def kept_heads(self) -> Bool[torch.Tensor, "rows heads"] | None:
-        """Return a mask of the heads that keep their weights; None if all do, which is so if vectors are replaced."""
+        """Return a mask of the heads that keep their attention weights; None if all heads keep them.
+
+        All heads keep their weights if the vectors of disabled heads are replaced instead.
+        """
         super().kept_heads()
         return None if self._disabled is None or self.reads_vectors else ~self._disabled[:, self.layer]
 
@@ -188,7 +192,7 @@ def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: V
     """Return the vectors of all heads, with those of disabled heads replaced.
 
     Args:
-        context: Vectors of the rows, repeated for each set of disabled heads and concatenated.
+        context: Vectors of all heads. The rows are repeated for each set of disabled heads.
         vectors: Replacement vectors of the rows. Dimensions of size 1 are broadcast.
     """
     rows = vectors.shape[0]
@@ -201,8 +205,8 @@ class Skeleton:
 
     `layers[i]` lists the modules whose calls belong to layer i alone, starting with the outermost. If all layers share
     a module, as in ALBERT, it is listed for each layer. `way` names the method that makes the attention of heads
-    uniform (`zeroed` or `written`). `resumes` is True if runs can start at any layer, and False if layers pass more
-    than hidden states to the next layer.
+    uniform (`zeroed` or `written`). `resumes` is True if runs can start at any layer. It is False if a layer needs more
+    from the previous layer than its hidden states.
     """
 
     def __init__(self, model: Any, layers: int, heads: int):
@@ -230,7 +234,7 @@ class Skeleton:
         return NotApplicableError(f"heads of {type(self.model).__name__} cannot be disabled: {why}")
 
     def _frames(self, layers: int) -> list[list[tuple[int, nn.Module]]]:
-        """Return the result of `_watch` for the first way that finds exactly one attention call per layer."""
+        """Return the result of `_watch` for the first of the two ways that finds one attention call per layer."""
         counts = []
         for self.way in ("zeroed", "written"):
             try:
@@ -244,7 +248,10 @@ class Skeleton:
         raise self._refusal(f"its {layers} layers have {seen} full token-by-token attention maps")
 
     def _watch(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[list[tuple[int, nn.Module]]]:
-        """Return, for each attention call, the module calls around it, as (call index, module), outermost first."""
+        """Return, for each attention call, the module calls in which it is nested, starting with the outermost.
+
+        A module call is given as (call index, module).
+        """
         uids = count()
         stack: list[tuple[int, nn.Module]] = []
         frames: list[list[tuple[int, nn.Module]]] = []
@@ -348,13 +355,13 @@ class Skeleton:
             )
         if run.reads_vectors and run.read != run.expected:
             raise self._refusal(
-                "its product of weights and values cannot be replaced, so only kind=uniform is possible"
+                "its products of attention weights and values cannot be replaced, so only kind=uniform is possible"
             )
         return logits
 
     @contextmanager
     def _entered(self, enter: Callable[[Hidden], tuple[Hidden, bool]]) -> Iterator[None]:
-        """Make each layer first call `enter`, and then act on what `enter` returns."""
+        """Replace the `forward` of every layer (see `_replaceable`), and restore it at the end."""
         modules = {modules[0] for modules in self.layers}
         for module in modules:
             module.forward = _replaceable(module.forward, enter, self._fields[module])
@@ -368,10 +375,14 @@ class Skeleton:
 def _replaceable(
     forward: Callable[..., Any], enter: Callable[[Hidden], tuple[Hidden, bool]], fields: int | None
 ) -> Callable[..., Any]:
-    """Return a `forward` that first calls `enter` with the layer's input, and then acts on what `enter` returns.
+    """Return a `forward` that first calls `enter` with the layer's input.
+
+    `enter` returns a replacement for the input, and whether to run the layer. If the layer is not run, the replacement
+    is used as the layer's output.
 
     Args:
-        fields: Length of the tuple that the layer returns (hidden states first), or None if it returns a tensor.
+        fields: Length of the tuple that the layer returns, in which hidden states come first. None if the layer returns
+            a tensor.
     """
 
     def enter_first(*args: Any, **kwargs: Any) -> Any:

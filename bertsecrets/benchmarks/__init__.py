@@ -1,8 +1,8 @@
 """All claims as pytest benchmarks: `pytest benchmarks`, or `pytest --pyargs bertsecrets.benchmarks` from a wheel.
 
-This module is the installed pytest entry point. It has no effect on other test runs: the actual plugin, whose options
-(`--model`, `--glue`, ...) might clash with those of other plugins, is registered only if pytest is told to collect the
-benchmarks, on the command line, in a file of arguments, or by `addopts`, `PYTEST_ADDOPTS` or `testpaths`.
+This module is the installed pytest entry point. It registers the actual plugin only if pytest is told to collect the
+benchmarks: on the command line, in a file of arguments, or by `addopts`, `PYTEST_ADDOPTS` or `testpaths`. In all other
+test runs, the plugin's options (`--model`, `--glue`, ...) cannot clash with those of other plugins.
 """
 
 import os
@@ -32,7 +32,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def collects_benchmarks(arguments: Iterable[str]) -> bool:
-    """Return whether any of pytest's arguments names this package or a path in a folder of its benchmarks.
+    """Return whether any of pytest's arguments is the name or path of this package or of its benchmarks.
 
     >>> collects_benchmarks(["tests", "bertsecrets.benchmarks"]), collects_benchmarks(["tests"])
     (True, False)
@@ -58,10 +58,10 @@ def check_started(metafunc: Any) -> None:
     """Check that the plugin is registered in the run that collects a benchmark.
 
     Raises:
-        NotStartedError: If the run did not name the benchmarks.
+        NotStartedError: If the benchmarks were not named when pytest was started.
     """
     if not metafunc.config.pluginmanager.has_plugin(PLUGIN):
-        raise NotStartedError("name the benchmarks when starting pytest: pytest --pyargs bertsecrets.benchmarks")
+        raise NotStartedError("pytest was started without the benchmarks: use pytest --pyargs bertsecrets.benchmarks")
 
 
 def _parents(name: str) -> list[Path]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Drift:
-    """Hooks and fixtures for judging drift from a pin."""
+    """A pytest plugin that tests whether the model has drifted from a pin."""
 
     def __init__(self, pin: Path, options: RunOptions):
         self.pin, self.options = side_of_pin(pin), options
@@ -34,7 +34,7 @@ class Drift:
         self.comparison: Comparison | None = None
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Parametrize `pinned` with the parts of the pin, each of which holds the results of a measure on a task."""
+        """Parametrize `pinned` with the parts of the pin. Each part holds the results of one measure on one task."""
         if "pinned" in metafunc.fixturenames:
             metafunc.parametrize("pinned", [pytest.param(part, id=_name(part.wanted)) for part in self.pin.parts])
 
@@ -55,7 +55,7 @@ class Drift:
 
     @pytest.fixture
     def drifted(self, request: pytest.FixtureRequest):
-        """Return a function that compares the model with a part of the pin."""
+        """Return a function that compares the model with one part of the pin."""
         try:
             comparison = self.comparison = self.comparison or self._compare(request.session)
         except UserError as error:
@@ -89,7 +89,7 @@ def _name(wanted: MeasureOnTask) -> str:
 
 
 def check_drift(measure: Compared) -> None:
-    """Check that a measure has not drifted. If it has, the test fails with a list of heads instead of a traceback."""
+    """Fail the test if a measure has drifted. The message lists the drifted heads, without a traceback."""
     if measure.outcome == "drift":
         drifted = sum(int(difference.drifted.sum()) for difference in measure.differences)
         compared = sum(len(difference.drifted) for difference in measure.differences)

@@ -18,7 +18,10 @@ class BugError(Exception):
 
 
 class ExitCode:
-    """A plugin that names benchmarks in JUnit XML, and sets the exit code unless tests other than benchmarks failed."""
+    """A plugin that sets the exit code of the run and the names of benchmarks in JUnit XML.
+
+    If tests other than benchmarks failed, a run that was not interrupted keeps the exit code of pytest.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config

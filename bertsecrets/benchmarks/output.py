@@ -95,7 +95,7 @@ def project_file(nodeid: str) -> str:
 
 
 def name_skipped(report: pytest.TestReport, item: pytest.Item) -> None:
-    """Put the claim's name before the reason for skipping a benchmark, and point to the test instead of the plugin."""
+    """Show the claim before the reason why a benchmark was skipped, and the test's location instead of the plugin's."""
     if report.skipped and isinstance(report.longrepr, tuple):
         _, line, _ = item.location
         reason = report.longrepr[2].removeprefix("Skipped: ")
@@ -205,7 +205,7 @@ def _compared(was: dict[str, Any], now: VerdictData) -> list[str]:
 
 
 def not_judged(session: pytest.Session) -> str | None:
-    """Return why benchmarks were not judged although the run ended normally, or None if there is no such problem.
+    """Return why benchmarks were not judged although the run ended normally, or None if they were judged.
 
     A run must not pass because another plugin has skipped its benchmarks, or has executed them in another process.
     """
@@ -226,7 +226,7 @@ def not_judged(session: pytest.Session) -> str | None:
     ]
     if elsewhere:
         names = f"{counted(len(elsewhere), 'claim')} ({elsewhere[0]})"
-        return f"{names} judged in another process: disable the plugin that starts that process"
+        return f"{names} judged in another process: disable the plugin that starts other processes"
     cases = {*selected.values()}
     skipped = len(cases - answered)
     others = f"{skipped} of {len(cases)} benchmarks were skipped by another plugin or mark" if skipped else ""

@@ -142,7 +142,7 @@ def _options(config: pytest.Config) -> RunOptions:
     register_tasks(options.tasks)
     checkpoint, name = (get_option(config, option) for option in ("checkpoint", "task"))
     if name is not None and checkpoint is None:
-        raise UserError("--task has no effect without --checkpoint: select claims with -k, such as -k rte")
+        raise UserError("--task has no effect without --checkpoint: to select claims, use -k, for example -k rte")
     if get_option(config, "measurements") is not None:
         names = [*MEASURING_OPTIONS, "checkpoint"]
         if unused := next((name for name in names if get_option(config, name) not in (None, False)), None):
@@ -270,8 +270,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[], Verdict]:
     """Measure, judge and time a case, and add its verdict to the table.
 
-    Exceptions are raised in this fixture, so that pytest reports them as errors and not as failures. The returned
-    function returns the verdict. If nothing can be checked, it skips or fails the test instead.
+    Exceptions are raised in this fixture, so that pytest reports them as errors and not as failures. The fixture
+    returns a function, which returns the verdict or, if there is nothing to check, skips or fails the test.
     """
     from bertsecrets.claims.eligibility import Skipped, about_other_architecture
 
@@ -317,7 +317,7 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
 
 
 def _checkable(verdict: Verdict, *, strict: bool) -> Verdict:
-    """Return the verdict if the claim holds or deviates. Otherwise skip or fail the test."""
+    """Return the verdict if it says whether the claim holds. Otherwise, skip or fail the test."""
     from bertsecrets.report.text import describe
 
     if verdict.outcome == "inconclusive":

@@ -20,7 +20,7 @@ OWN_OPTIONS: dict[str, dict[str, Any]] = {
     "measurements": {
         "type": path,
         "metavar": "DIR",
-        "help": "judge measurements saved in this folder by `measure --save` or the DVC pipeline, without measuring",
+        "help": "measure nothing, and judge what `measure --save` or the DVC pipeline has saved in this folder",
     },
     "task": {"metavar": "NAME", "help": "the task that --checkpoint was fine-tuned on"},
     "expected": EXPECTED_OPTION,
@@ -28,7 +28,11 @@ OWN_OPTIONS: dict[str, dict[str, Any]] = {
     "report": {"type": path, "metavar": "DIR", "help": "write report.html and verdicts.json to DIR"},
     "examples": EXAMPLES_OPTION,
     **BASELINE_OPTIONS,
-    "against": {"type": path, "metavar": "PIN", "help": "test for drift from this pin instead of judging claims"},
+    "against": {
+        "type": path,
+        "metavar": "PIN",
+        "help": "test whether the model has drifted from this pin, instead of judging claims",
+    },
 }
 RUN_OPTIONS = {**PARSING, **OWN_OPTIONS}
 
@@ -43,10 +47,11 @@ def variable(name: str) -> str:
 
 
 def add_benchmark_options(parser: pytest.Parser, plugins: pytest.PytestPluginManager) -> None:
-    """Add all options that no other plugin has added. The other options must be set by environment variables.
+    """Add all options that no other plugin has added.
 
-    If the variable of such an option is not set, end the process with a message and exit code 2, because the other
-    plugin would get the option's value.
+    If another plugin has already added an option, that plugin gets the value from the command line. The value for the
+    benchmarks must then be set by an environment variable. If the variable is not set, end the process with a message
+    and exit code 2.
     """
     group, taken = parser.getgroup("bertsecrets"), {*_flags(parser)}
     for name, parsing in RUN_OPTIONS.items():
@@ -55,8 +60,8 @@ def add_benchmark_options(parser: pytest.Parser, plugins: pytest.PytestPluginMan
         elif variable(name) not in os.environ:
             owner = _owner(flag(name), plugins)
             line = (
-                f"bertsecrets: {flag(name)} is an option of the benchmarks and of {owner}: for the benchmarks, set "
-                f"the environment variable {variable(name)} instead (empty for the default)"
+                f"bertsecrets: {flag(name)} is an option of the benchmarks and of {owner}: to set it for the "
+                f"benchmarks, use the environment variable {variable(name)} (an empty value means the default)"
             )
             print(line, file=sys.stderr)
             raise SystemExit(USER_ERROR)

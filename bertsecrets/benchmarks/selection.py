@@ -1,4 +1,4 @@
-"""Selection of benchmarks by `-k` and `-m`: their marks, and deselection of claims about several tasks."""
+"""Selection of benchmarks by `-k` and `-m`: the marks of a case, and the deselection of claims about several tasks."""
 
 import re
 from contextlib import suppress
@@ -15,10 +15,10 @@ LEFT_OUT_LINE = pytest.StashKey[str]()  # the line about deselected claims over 
 
 
 def marks(case: Case) -> list[str]:
-    """Return the marks by which `-m` selects a case exactly: its family, claim and tasks.
+    """Return the marks of a case for `-m`: its family, claim and tasks.
 
-    Claims about the bare encoder belong to every task. Measures are not marks, because `-k` also searches marks: D in
-    `-k "sst2 and D"` must not match the name of a measure.
+    A claim about the bare encoder has the marks of all tasks. Names of measures are not used as marks: `-k` also
+    searches marks, and the D in `-k "sst2 and D"` must not match the name of a measure.
     """
     tasks = case.on_tasks or TASKS if case.task == ALL_TASKS else ()
     return [case.claim.family, case.claim.id, case.task, *tasks]

@@ -23,7 +23,7 @@ SMALLEST_EFFECTS = {
 
 
 class JudgedCase(Protocol):
-    """The properties of a case (`schema.Case`) that expectations and evidence use."""
+    """The interface of a case (`schema.Case`) on which expectations and evidence rely."""
 
     @property
     def task(self) -> str: ...
@@ -47,7 +47,7 @@ class JudgedCase(Protocol):
 
 
 def smallest(unit: str) -> tuple[float, str]:
-    """Return the smallest effect of interest in a unit, and the reason for it; 0 if none is defined for the unit."""
+    """Return the smallest effect of interest in a unit, and the reason for it. The effect is 0 if none is defined."""
     return SMALLEST_EFFECTS.get(unit, (0.0, ""))
 
 
@@ -55,7 +55,7 @@ def reach(parts: Sequence[tuple[float, float]], confidence: float) -> float:
     """Return the half-width of the confidence interval for a sum of independent errors (Welch-Satterthwaite).
 
     Args:
-        parts: Standard errors with their degrees of freedom.
+        parts: Standard errors, each with its degrees of freedom.
 
     >>> round(reach([(1.0, float("inf"))], 0.95), 2)
     1.96

@@ -14,7 +14,7 @@ AT_ONCE = 100  # resamples drawn at a time, to bound memory
 def column_means(
     block: Float[np.ndarray, "rows k"], weights: Float[np.ndarray, "draws rows"] | None = None
 ) -> Float[np.ndarray, "draws k"]:
-    """Return the weighted mean of each column, ignoring NaN; NaN for all-NaN columns.
+    """Return the weighted mean of each column, ignoring NaN. The mean of an all-NaN column is NaN.
 
     Args:
         weights: Weight of each row in each draw; by default, one draw with equal weights.

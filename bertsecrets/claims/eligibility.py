@@ -1,7 +1,7 @@
-"""The possible answers to the question whether a case can be judged.
+"""The possible answers to the question of whether a case can be judged.
 
-The commands, the benchmarks and the Python interface share them. `requirements.eligibility` returns the answer for a
-case before anything is measured.
+They are shared by the commands, the benchmarks and the Python interface. `requirements.eligibility` gives the answer
+for a case before anything has been measured.
 """
 
 from dataclasses import dataclass
@@ -52,8 +52,8 @@ def about_other_architecture(answer: Eligibility) -> TypeGuard[NotApplicable]:
 class ModelFacts:
     """The facts about a model that claims may depend on: its architecture, weights, and numbers of layers and heads.
 
-    A fact is None if it is unknown or not required. If the shape is unknown, the model fits every required shape until
-    it is `measured`, and none afterwards.
+    A fact is None if it is unknown or not required. A model of unknown shape fits every required shape as long as it
+    has not been `measured`, and no required shape afterwards.
     """
 
     architecture: str | None = None
@@ -71,7 +71,7 @@ class ModelFacts:
         return cls(recorded.architecture, recorded.weights, shape, measured=True)
 
     def fits(self, wanted: tuple[int, int]) -> bool:
-        """Return whether the model has the wanted numbers of layers and heads per layer, as far as they are known."""
+        """Return whether the model has the wanted numbers of layers and heads per layer; unknown numbers pass."""
         if self.shape is None:
             return not self.measured
         return self.shape == wanted[: len(self.shape)]

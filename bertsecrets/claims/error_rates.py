@@ -17,8 +17,8 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float) -> str
 
     The variation between seeds must be known, unless seeds make no difference to the claim.
 
-    More seeds reduce the seed variance but not the sampling error of the examples. If the sampling error is already too
-    large, the text gives the number of examples instead.
+    More seeds reduce the seed variance but not the sampling error of the examples. If the sampling error alone is too
+    large to decide the claim, the text says how many examples would be needed instead.
 
     Args:
         limits: Values that the interval must exclude; infinite values are ignored.
@@ -27,7 +27,7 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float) -> str
 
     finite = [abs(observed.value - limit) for limit in limits if np.isfinite(limit)]
     if not observed.computable:
-        return "the number of seeds needed is unknown: the quantity cannot be computed on every resample"
+        return "it is unknown how many seeds would decide this: the quantity cannot be computed on every resample"
     distance, share = min(finite), (1 + confidence) / 2
     if distance <= 0:
         return "more seeds would not decide this: the observed value lies exactly at the limit"
@@ -45,12 +45,12 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float) -> str
         return f"about {examples} examples{also} would be needed to decide this, instead of {observed.examples}"
     if observed.seedless:
         probability = f"{TARGET_POWER:.0%} probability"
-        return f"these {observed.examples} examples decide this with {probability}; seeds make no difference"
+        return f"these {observed.examples} examples would decide this with {probability}; seeds make no difference"
     enough = np.flatnonzero(np.hypot(of_seeds, of_examples) <= distance) + 1
     if not len(enough):
         return f"more than {POWER_SEARCH_LIMIT} seeds would be needed to decide this"
     text = f"{max(enough[0], FEWEST_SEEDS)} seeds would decide this with {TARGET_POWER:.0%} probability"
     value = format_number(observed.value)
     if enough[0] > PRACTICAL_SEEDS:
-        return f"{text}: {value} is too close to the limit for a practical number of seeds"
+        return f"{text}, which is not practical: {value} is too close to the limit"
     return f"{text} if {value} is the true value"

@@ -1,7 +1,7 @@
 """Estimands: the numbers that claims are about, as functions of means over examples.
 
-An estimand consists of blocks of per-example values and a statistic of the block means. This form makes the bootstrap a
-matrix product.
+An estimand consists of blocks of per-example values and a statistic of the block means. This form allows the bootstrap
+to be computed as a matrix product.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,31 +32,33 @@ class Estimand:
             column mean.
         statistic: Function that takes the mean of each block ([..., k]) and returns the quantity ([...]).
         notes: Notes shown next to the outcome.
-        slow_note: Function that computes an additional note; None if no note takes long to compute.
-        sampled: False if the examples are the whole population, such as the paper's own sentences, so that they are not
-            resampled.
-        drawn: Number of rows that a resample draws from each block. None, or an empty tuple, means all rows.
-        clusters: For each block, the cluster index of each row; rows of a cluster are resampled together. None, or an
-            empty tuple, treats rows as independent.
-        extreme: Set if the statistic returns [..., parts] and the claim is about the smallest or the largest part.
-            Parts are judged separately, since the extreme of several noisy estimates is biased.
-        published: Number of published runs, such as panels of a figure, that the quantity compares with. Each published
-            run adds the variance of one more seed.
-        map: Mean map that is correlated with a published map across heads. The first part is then this correlation (see
-            `likeness.with_ceiling`).
-        of_ceiling: The first part must exceed this fraction of the correlation between the maps of two seeds.
-        average: Functions that compute the parts from the map averaged across seeds (`likeness.averaged`). None if the
-            mean map is not judged.
-        nothing: A published figure counts as `compatible` only if the interval excludes this value. `nothing_is` says
-            in words what the value is. By default, it is that of a model that has learned nothing, such as the score of
-            a constant answer.
+        slow_note: Function that computes an additional note, which takes long. None if no such note exists.
+        sampled: Whether to resample the examples. False if they are the whole population, such as the paper's own
+            sentences.
+        drawn: For each block, the number of rows that a resample draws, or None to draw as many rows as the block has.
+            An empty tuple has the same meaning as None for every block.
+        clusters: For each block, the cluster index of each row, or None if the rows are independent. Rows of the same
+            cluster are resampled together. An empty tuple has the same meaning as None for every block.
+        extreme: Whether the claim is about the smallest or the largest part of a statistic that returns several parts
+            ([..., parts]). None if the statistic returns a single value. Each part is judged separately, because the
+            extreme of several noisy estimates is biased.
+        published: Number of published runs with which the quantity compares the model, such as panels of a figure. Each
+            published run adds the variance of one more seed.
+        map: The model's mean map, if the quantity correlates it with a published map across heads. This correlation is
+            then the first part (see `likeness.with_ceiling`).
+        of_ceiling: Fraction of the correlation between two seeds' maps. The first part must exceed this fraction.
+        average: Functions that compute the parts from the mean of all seeds' maps (see `likeness.averaged`). None if
+            this mean map is not judged.
+        nothing: Value that the interval must exclude if the claim is to be `compatible` with a published figure. This
+            is usually the value of a model that has learned nothing, such as the score of a constant answer.
+            `nothing_is` describes the value.
         constant: Whether the measured model gives the same answer to every example.
-        refuted: Reason why no resample could support the claim; empty if one could. If this is not empty, the claim
-            deviates whenever the value lies outside the band.
-        unmet: Reason why the value says nothing about the claim, such as that fine-tuning changed nothing; otherwise
-            empty.
-        selection: The selection of columns, which allows `with_same_selection` to select the same columns for all
-            seeds.
+        refuted: Reason why no resample could support the claim; empty if some resample could. If there is such a
+            reason, the claim deviates whenever the value lies outside the band.
+        unmet: Reason why the value says nothing about the claim, for example because fine-tuning changed nothing. Empty
+            if no such reason exists.
+        selection: The selection of columns on which the estimand is based, if any. `with_same_selection` uses it to
+            select the same columns for all seeds.
     """
 
     blocks: tuple[Float[np.ndarray, "_ _"], ...]
@@ -101,9 +103,9 @@ class OfMap:
     """Functions that compute the parts of an estimand from a map.
 
     Args:
-        to_map: Function that turns the mean of the block into the map.
-        parts: Function that takes a measured map and returns another function. The returned function computes the parts
-            of any map, with the references of the measured map.
+        to_map: Function that computes the map from the mean of the block.
+        parts: Function that takes a measured map and computes the references for it. It returns a second function,
+            which takes any map and computes its parts relative to these references.
     """
 
     to_map: Callable[[np.ndarray], np.ndarray]
@@ -115,7 +117,8 @@ class ColumnSelection:
     """Columns (such as heads) that are selected on some of the rows, and judged on the other rows.
 
     Args:
-        means: For each column to select, the means of all candidates. The candidate with the largest mean is selected.
+        means: For each column to be selected, the means of all candidate columns. The candidate with the largest mean
+            is selected.
         build: Function that takes the indices of the selected columns and returns the estimand for these columns.
     """
 
@@ -124,7 +127,7 @@ class ColumnSelection:
 
     @property
     def estimand(self) -> Estimand:
-        """The estimand for the selected columns."""
+        """The estimand computed for the selected columns."""
         return replace(self.build([best_index(means) for means in self.means]), selection=self)
 
     @classmethod
@@ -143,9 +146,9 @@ class ColumnSelection:
 
 
 def with_same_selection(estimands: Sequence[Estimand]) -> list[Estimand]:
-    """Return the seeds' estimands for the same columns: those with the largest means across seeds.
+    """Return each seed's estimand for the columns with the largest means across seeds.
 
-    If an estimand has no selection, all estimands are returned unchanged.
+    All seeds then use the same columns. If any of the estimands has no selection, all of them are returned unchanged.
     """
     selections = [estimand.selection for estimand in estimands if estimand.selection is not None]
     if len(selections) < len(estimands):
@@ -217,7 +220,7 @@ def halves(rows: int, clusters: Clusters = None) -> Bool[np.ndarray, " rows"]:
 def cross_fitted(
     sample: Float[np.ndarray, "examples k"], first: Bool[np.ndarray, " examples"]
 ) -> tuple[Float[np.ndarray, " examples"], tuple[int, int]]:
-    """Return each example's value in the column that was selected on the other half, and the indices of both columns.
+    """Return each example's value in the column selected on the other half, and the indices of the two columns.
 
     The mean of the largest of many noisy columns is biased upwards on the examples that selected the column. On the
     other half, the mean of this column is unbiased.
@@ -232,7 +235,7 @@ def cross_fitted(
 def half_means(
     sample: Float[np.ndarray, "examples k"], first: Bool[np.ndarray, " examples"]
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-    """Return the column means of both halves; 0 for an empty half."""
+    """Return the column means of each half. All means of an empty half are 0."""
     halved = (column_means(sample[half])[0] if half.any() else np.zeros(sample.shape[1]) for half in (first, ~first))
     return next(halved), next(halved)
 
@@ -250,7 +253,7 @@ def best_index(means: Float[np.ndarray, " k"]) -> int:
 
 
 def both(choices: Sequence[str]) -> str:
-    """Return the selections of both halves as text. If they are equal, the text names the selection only once.
+    """Return the selections of the two halves as text. If the selections are equal, the text contains only one.
 
     >>> both(["layer 1", "layer 1"]), both(["layer 1", "layer 2"])
     ('layer 1', 'layer 1 and layer 2')

@@ -1,9 +1,10 @@
-"""Estimates for a training procedure, from one estimand per seed.
+"""Estimates of a quantity for a training procedure, computed from one estimand per seed.
 
 Seeds and examples are crossed: every seed is evaluated on the same examples, as in the multi-bootstrap (Sellam et al.
-2022). Resampling only a few seeds would give intervals that are far too narrow. Each end of the interval therefore
-combines two distances from the mean across seeds. One reaches to the end of the bootstrap interval over examples, the
-other to the end of Student's interval over seeds. The combined distance is the root of the sum of their squares.
+2022). Resampling only a few seeds would give intervals that are far too narrow. Each end of the interval is therefore
+computed from two distances: the distance from the mean across seeds to the end of the bootstrap interval over examples,
+and the distance from this mean to the end of Student's interval over seeds. The combined distance is the square root of
+the sum of their squares.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,16 +55,20 @@ class Estimate:
         spread: Seed-to-seed spread. None for fewer than `FEWEST_SEEDS` seeds; the estimate then applies only to these
             checkpoints.
         sampling_error: Standard error due to sampling, without the seed variance.
-        examples_error: Standard error due to the sampling of examples alone. It excludes the sampling of the annotated
-            heads from which classifier errors are estimated.
-        fewest: Smallest number of examples, or clusters of examples, in any column; infinite if no block is sampled.
-        published: Number of published runs that the quantity compares with.
+        examples_error: Standard error due to the sampling of examples alone. It excludes the error due to the sampling
+            of annotated heads, from which classifier errors are estimated.
+        fewest: Smallest number of examples (or of clusters of examples) that have a value in the same column. Infinite
+            if no block is sampled.
+        published: Number of published runs with which the quantity compares the model.
         seedless: Whether seeds do not matter, because nothing is trained or a single checkpoint is judged.
         within: Range of possible values.
-        interaction: Standard deviation across seeds due to the interaction of seeds and examples, such as answers that
-            differ between seeds. This interaction is part of the spread, but estimated from more data.
-        seed_errors: Standard error of each part due to seeds; 0 if all seeds are equal.
-        of_row: Largest effect of a single row on the sum over rows, for each part; 0 if unknown (see `unseen_share`).
+        interaction: Standard deviation across seeds that is due to the interaction of seeds and examples: seeds differ
+            in which examples they answer correctly. This interaction is part of `spread`, but it is estimated from more
+            data.
+        seed_errors: Standard error of each part that is due to the variation between seeds. 0 if all seeds give the
+            same value.
+        of_row: For each part, the largest effect of a single row on the sum over rows (see `unseen_share`). 0 if
+            unknown.
     """
 
     value: float
@@ -100,11 +105,11 @@ class Estimate:
         return float(low), float(high)
 
     def p_above(self, limit: float, confidence: float) -> float:
-        """Return the one-sided p-value for the statement that the quantity lies above a limit.
+        """Return a one-sided p-value, which is small if the quantity clearly lies above a limit.
 
-        Student's t is applied to the distance from the limit in standard errors. The standard error is derived from the
-        interval at a confidence level, so the p-value is below (1 - confidence) / 2 if and only if the interval lies
-        above the limit.
+        The distance from the limit, in standard errors, is compared with Student's t distribution. The standard error
+        is derived from the interval at the given confidence level. The p-value is therefore below (1 - confidence) / 2
+        if and only if this interval lies above the limit.
         """
         from scipy.special import stdtr  # scipy.stats would take five times as long to import
 
@@ -118,12 +123,12 @@ class Estimate:
         return float(np.clip(p_value, SMALLEST_P_VALUE, 1.0))
 
     def p_below(self, limit: float, confidence: float) -> float:
-        """Return the one-sided p-value for the statement that the quantity lies below a limit; see `p_above`."""
+        """Return a one-sided p-value, which is small if the quantity clearly lies below a limit (see `p_above`)."""
         return self._turned.p_above(-limit, confidence)
 
     @property
     def _turned(self) -> "Estimate":
-        """The estimate of the quantity multiplied by -1."""
+        """The estimate of the negated quantity."""
         other: dict[Extreme | None, Extreme] = {"least": "most", "most": "least"}
         extreme = other.get(self.extreme)
         return replace(self, value=-self.value, parts=-self.parts, replicates=-self.replicates, extreme=extreme)
@@ -131,16 +136,16 @@ class Estimate:
     def _lower_end(self, tail: float) -> float:
         """Return the lower end of the interval. `tail` is the error rate at this end.
 
-        If the quantity is the smallest part, its lower end is the lowest of all parts' lower ends. If the quantity is
-        the largest part, only the parts that may be the largest count. They share the error rate, and the quantity's
-        lower end is the highest of their lower ends.
+        If the quantity is the smallest part, its lower end is the lowest of the lower ends of all parts. If the
+        quantity is the largest part, only those parts are considered that may be the largest. The error rate is divided
+        among these parts, and the quantity's lower end is the highest of their lower ends.
         """
         tested, own = self._tested(tail)
         ends = (self.parts - self._below(own))[tested]
         return float(ends.max() if self.extreme == "most" else ends.min())
 
     def _tested(self, tail: float) -> tuple[Bool[np.ndarray, " parts"], float]:
-        """Return a mask of the parts that determine the lower end, and the error rate for each of these parts."""
+        """Return a mask that marks the parts that determine the lower end, and the error rate of each such part."""
         if self.extreme != "most":
             return np.ones(len(self.parts), dtype=bool), tail
         first = SELECTION_SHARE * tail / len(self.parts)
@@ -155,10 +160,10 @@ class Estimate:
         return np.hypot(self._of_examples(tail), of_seeds)
 
     def _of_examples(self, tail: float) -> Parts:
-        """Return each part's distance from the bootstrap's lower percentile, or 0 if this percentile lies above it.
+        """Return by how much the bootstrap's lower percentile is below each part; 0 if it lies above the part.
 
-        If all resamples of a part are equal, the distance is the largest change that rows unlike any measured row could
-        cause.
+        If all resamples of a part are equal, this distance is replaced by the largest change that unseen kinds of rows
+        could cause.
         """
         from scipy.special import ndtri
 
@@ -188,16 +193,17 @@ def estimate(
     within: tuple[float, float] = (float("-inf"), float("inf")),
     of_row: float = 0.0,
 ) -> Estimate:
-    """Return the estimate from one estimand per seed.
+    """Return an estimate of the quantity, computed from one estimand per seed.
 
     All seeds use the same resamples of a block, since they were evaluated on the same examples. Blocks are resampled
     independently. The interaction of seeds and examples is counted once, as part of the seed variance.
 
     Args:
         seedless: Whether seeds do not matter, because nothing is trained or a single checkpoint is judged.
-        examples_share: Factor for the sampling error of the examples; 0 if the estimate is only for these examples.
+        examples_share: Factor by which the sampling error of the examples is multiplied. 0 if the estimate is about
+            these examples only.
         within: Range of possible values.
-        of_row: Largest effect of a single row on the sum over rows; 0 if unknown.
+        of_row: Largest effect of a single row on the sum over rows. 0 if unknown.
     """
     from scipy.special import ndtri
 
@@ -250,10 +256,10 @@ def estimate(
 
 
 def unseen_share(rows: float, tail: float) -> float:
-    """Return an upper limit for how often a kind of row occurs that is absent from `rows` random rows.
+    """Return an upper limit for the share of rows of a type that does not occur among `rows` random rows.
 
-    The limit has the error rate `tail`. It is the exact binomial limit (Clopper and Pearson 1934), about 3 / rows if
-    `tail` is 5%.
+    The probability that the limit is too low is `tail`. It is the exact binomial limit (Clopper and Pearson 1934),
+    which is about 3 / `rows` if `tail` is 5%.
 
     >>> round(unseen_share(60, 0.05), 3), unseen_share(float("inf"), 0.05)
     (0.049, 0.0)
@@ -284,16 +290,16 @@ def far_seed(values: Sequence[float]) -> tuple[int, float] | None:
 
 
 def _of_all_seeds(by_seed: BySeed) -> Float[np.ndarray, " parts"]:
-    """Return the variance of the mean across seeds that is due to example effects shared by all seeds.
+    """Return the variance of the mean across seeds, without the interaction of seeds and examples.
 
-    The remaining variance is the interaction of seeds and examples, which is part of the seed variance.
+    This interaction is part of the seed variance. What remains comes from example effects that all seeds share.
     """
     count, of_mean, of_each = len(by_seed), by_seed.mean(0).var(0), by_seed.var(1).mean(0)
     return np.clip((count * of_mean - of_each) / (count - 1), 0, of_mean)
 
 
 def _fewest(block: Float[np.ndarray, "rows k"], clusters: Clusters) -> float:
-    """Return the smallest number of rows, or clusters of rows, in any nonempty column."""
+    """Count the rows (or clusters of rows) with a value in each nonempty column, and return the smallest count."""
     present = ~np.isnan(block)
     if clusters is not None:
         together = np.zeros((int(clusters.max()) + 1, block.shape[1]), dtype=bool)
@@ -307,7 +313,8 @@ def _replicates(estimands: Sequence[Estimand], settings: JudgeParams, annotated:
     """Return each seed's statistic on each resample. Draws depend on a block's position and size, not on the model.
 
     Args:
-        annotated: Whether to also resample the blocks for which `drawn` gives a number of rows (the annotated heads).
+        annotated: Whether to also resample the blocks of annotated heads, which are those for which `drawn` gives a
+            number.
     """
     first, means = estimands[0], []
     for place in range(len(first.blocks)):
@@ -335,7 +342,7 @@ def _clusters(estimand: Estimand, place: int) -> Clusters:
 
 
 def _of_means(estimands: Sequence[Estimand], means: Sequence[np.ndarray], draws: int) -> BySeed:
-    """Return each seed's statistic. In `means`, the columns of all seeds are joined."""
+    """Return each seed's statistic. Each array in `means` contains the columns of all seeds, side by side."""
     drawn_values, starts = [], [0] * len(means)
     for estimand in estimands:
         ends = [start + block.shape[1] for start, block in zip(starts, estimand.blocks, strict=True)]

@@ -1,10 +1,11 @@
 """The expectations of claims (an order, a figure or an equality), each with a band, a decision and p-values.
 
-An order holds if the interval lies beyond the limit and the smallest effect of interest. An order deviates if the
-interval lies on the other side, below the smallest effect, or below half of the published effect. A figure deviates if
-the observed value lies outside the prediction interval around the published value. A figure is compatible if the
-observed value lies inside the prediction interval, and the confidence interval excludes the value of a model that
-learned nothing. An equality holds if the interval lies within the smallest effect of interest.
+An order holds if the interval lies on the claimed side of the limit, and beyond the smallest effect of interest. It
+deviates if the interval lies on the other side of the limit, or if the interval shows that the effect is smaller than
+the smallest effect of interest or than half of the published effect. A figure deviates if the observed value lies
+outside the prediction interval around the published value. A figure is compatible if the observed value lies inside the
+prediction interval, and the confidence interval excludes the value of a model that learned nothing. An equality holds
+if the interval lies within the smallest effect of interest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,9 +41,9 @@ class Evidence:
     Args:
         published_error: Sampling error of the published figure, if it was measured on different examples.
         level: Confidence level of the interval that decides an order or an equality.
-        confidence: Confidence level of the run, and of the band around a figure.
-        early: Factor that multiplies the error rate of deviations from a figure. It is below 1 if more seeds may
-            follow.
+        confidence: Confidence level of the run. The band around a published figure has the same level.
+        early: Factor by which the error rate for deviations from a published figure is multiplied. The factor is below
+            1 if more seeds may follow, and 1 otherwise.
     """
 
     case: JudgedCase
@@ -83,14 +84,14 @@ class Evidence:
 
     @property
     def same_constant(self) -> int:
-        """The number of seeds that give every example the same answer as the published run."""
+        """The number of seeds that give the published constant answer to every example."""
         published = self.case.figure.published or 0.0
         tolerance = self.case.figure.rounding + SCORE_TOLERANCE
         return sum(abs(value - published) <= tolerance for value in self.constants)
 
     @property
     def other_constants(self) -> bool:
-        """Whether every seed gives a constant answer, but no seed gives the published constant answer."""
+        """Whether all seeds give constant answers, none of which is the published constant answer."""
         return len(self.constants) == len(self.estimands) and not self.same_constant
 
     @property
@@ -100,7 +101,7 @@ class Evidence:
 
 
 class _Expectation(Section):
-    """The base class of orders and equalities. Their `value` is exact, so measurements can show that they hold."""
+    """The base class of orders and equalities. They compare with an exact `value`, so measurements can confirm them."""
 
     passes: ClassVar[Outcome] = "reproduced"
     value: float = 0.0
@@ -115,9 +116,11 @@ class _Expectation(Section):
 
 
 class Order(_Expectation):
-    """The expectation that the quantity is above or below `value` and, near 0, beyond the smallest effect of interest.
+    """The expectation that the quantity is above, or below, `value`.
 
-    If the published figure is `comparable`, an order with a limit of 0 is also judged by the size of the effect.
+    If `value` lies between 0 and the smallest effect of interest, the quantity must also exceed this effect in the
+    claimed direction. If `value` is 0 and the published figure is `comparable`, the effect must also not be
+    significantly smaller than half of the published effect.
     """
 
     kind: Literal["above", "below"]
@@ -125,19 +128,20 @@ class Order(_Expectation):
 
     @property
     def sign(self) -> float:
-        """1 if the quantity is expected above the limit, -1 if below."""
+        """1 if the quantity should lie above the limit, and -1 if it should lie below the limit."""
         return 1.0 if self.kind == "above" else -1.0
 
     def threshold(self, case: JudgedCase) -> float:
-        """Return the value that `sign` times the quantity must exceed.
+        """Return the threshold that `sign` times the quantity must exceed for the claim to hold.
 
-        This is `sign` times the limit. If that lies between 0 and the smallest effect of interest, it is this effect.
+        The threshold is `sign` times the limit. However, if this product lies between 0 and the smallest effect of
+        interest, the threshold is the smallest effect of interest.
         """
         limit, size = self.sign * self.value, case.smallest_effect[0]
         return size if 0 <= limit <= size else limit
 
     def half_of_published(self, case: JudgedCase) -> float:
-        """Return half of the published effect, times `sign`; -infinity if the size of the effect is not judged."""
+        """Return `sign` times half of the published effect, or -infinity if the size of the effect is not judged."""
         published = case.figure.published
         effect = self.sign * published if self.comparable and self.value == 0 and published is not None else 0.0
         return MIN_EFFECT_SHARE * effect if effect > 0 else float("-inf")
@@ -145,15 +149,15 @@ class Order(_Expectation):
     def band(
         self, case: JudgedCase, confidence: float, observed: Estimate | None = None, published_error: float = 0.0
     ) -> Ends:
-        """Return the limits: `value` on one side, and infinity on the other."""
+        """Return both ends of the range above `value`, or of the range below it. One of the ends is infinite."""
         return (self.value, float("inf")) if self.kind == "above" else (float("-inf"), self.value)
 
     def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
-        """Return the value that an interval must exclude to decide the claim."""
+        """Return a tuple of one value, which the interval must exclude to decide the claim."""
         return (self.sign * self.threshold(evidence.case),)
 
     def decide(self, evidence: Evidence) -> Decision:
-        """Return outcome and reason."""
+        """Return the outcome and its reason."""
         if evidence.observed.value == self.value and evidence.observed.unvarying:
             return "inconclusive", Grounds.AT_LIMIT()
         return self.compare(evidence.case, evidence.interval)
@@ -162,9 +166,9 @@ class Order(_Expectation):
         """Return the outcome for a confidence interval of the quantity, and the reason for this outcome.
 
         If the limit is 0, the claim also deviates if the effect is significantly smaller than half of the published
-        effect. Any other limit is itself the effect size that the claim states. If the limit lies between 0 and the
-        smallest effect of interest, the claim holds if the interval lies above this effect, and deviates if the
-        interval lies below it.
+        effect. Any other limit already states the size of the effect. If the limit lies between 0 and the smallest
+        effect of interest, this effect replaces the limit: the claim holds if the interval lies above the effect, and
+        deviates if the interval lies below it.
         """
         (size, why), limit, threshold = case.smallest_effect, self.sign * self.value, self.threshold(case)
         low, high = sorted(self.sign * end for end in interval)
@@ -182,7 +186,7 @@ class Order(_Expectation):
         return self.passes, Grounds.BEYOND_LIMIT(side=self.kind, **facts)
 
     def p_values(self, evidence: Evidence) -> PValues:
-        """Return the p-values against and for the claim."""
+        """Return two p-values: one against the claim, and one in favour of the claim."""
         case, observed = evidence.case, evidence.observed
         above, below = (observed.p_above, observed.p_below)[:: int(self.sign)]
         threshold, half = self.threshold(case), self.half_of_published(case)
@@ -208,12 +212,12 @@ class Equality(_Expectation):
     def band(
         self, case: JudgedCase, confidence: float, observed: Estimate | None = None, published_error: float = 0.0
     ) -> Ends:
-        """Return the equivalence limits; differences beyond them are of interest."""
+        """Return the equivalence limits. Only differences beyond these limits are large enough to be of interest."""
         size, _ = case.smallest_effect
         return self.value - size, self.value + size
 
     def decide(self, evidence: Evidence) -> Decision:
-        """Return the outcome and its reason (two one-sided tests)."""
+        """Return the outcome and its reason, based on two one-sided tests."""
         (low, high), limits = evidence.interval, self.band(evidence.case, evidence.level)
         facts = {"interval": evidence.interval, "limits": limits, "why": evidence.case.smallest_effect[1]}
         if limits[0] < low and high < limits[1]:
@@ -223,7 +227,7 @@ class Equality(_Expectation):
         return "inconclusive", Grounds.PARTLY_EQUAL(**facts)
 
     def p_values(self, evidence: Evidence) -> PValues:
-        """Return the p-values against and for the claim."""
+        """Return two p-values: one against the claim, and one in favour of the claim."""
         (low, high), observed, level = self.band(evidence.case, evidence.level), evidence.observed, evidence.level
         against = min(observed.p_below(low, level), observed.p_above(high, level))
         return against, max(observed.p_above(low, level), observed.p_below(high, level))
@@ -233,7 +237,7 @@ class Figure(Section):
     """The expectation that the quantity lies within a prediction interval around the published figure.
 
     `sampling` is `score` if the figure was measured on the same validation set, and `own` if it was measured on
-    different examples. `examples` is the number of these examples if they were fewer than the validation set.
+    different examples. If there were fewer of these examples than in the validation set, `examples` is their number.
     """
 
     passes: ClassVar[Outcome] = "compatible"
@@ -259,15 +263,16 @@ class Figure(Section):
         return float(low), float(high)
 
     def _bounds(self, case: JudgedCase, observed: Estimate | None, published_error: float) -> list[Bound]:
-        """Return bounds for the difference from the published figure; empty if the seed variance is unknown.
+        """Return bounds on the difference from the published figure, or no bounds if the seed variance is unknown.
 
-        The widest bound gives the band. The published figure counts as one more run of the same procedure, or has a
-        known standard error (`doubt`). The seed variance is estimated from the observed seeds or, if there are fewer
-        than three, taken from the cited spread. Seeds whose answers differ may have similar scores by chance. The
-        spread of a score is therefore at least the spread that the different answers cause (`Estimate.interaction`).
-        This minimum is estimated from thousands of answers, so a normal distribution replaces Student's t. The spread
-        of the published run is at least the cited spread. If both values were measured on the same examples, sampling
-        adds no error. A deviation must also significantly exceed the claim's tolerance.
+        The widest bound gives the band. The published run counts as one more run of the same procedure, unless the
+        published figure has a known standard error (`doubt`). The seed variance is estimated from the observed seeds
+        or, if there are fewer than three, taken from the cited spread. Seeds whose answers differ may have similar
+        scores by chance. The spread of a score is therefore assumed to be at least the spread that the different
+        answers cause (`Estimate.interaction`). This minimum is estimated from thousands of answers, so its bound uses a
+        normal distribution instead of Student's t. The spread of published runs is assumed to be at least the cited
+        spread. If both values were measured on the same examples, the sampling of examples adds no error. A deviation
+        must also significantly exceed the claim's tolerance.
         """
         figure, rounding = case.figure, case.figure.rounding
         spread, doubt = (observed and observed.spread) or figure.cited_spread, figure.doubt
@@ -293,11 +298,12 @@ class Figure(Section):
     def decide(self, evidence: Evidence) -> Decision:
         """Return the outcome and its reason.
 
-        An early deviation must lie outside a wider band; between the two bands, the claim is open. If the published
-        figure is the score of a constant answer, it is still judged as one more run. Training may collapse to either
-        class. The claim therefore also holds if a seed gives the published constant answer, and is open if every seed
-        gives another constant answer. It cannot hold if the model has learned something, which means that the interval
-        lies above the score of the most frequent class.
+        Before the last analysis, a deviation must lie outside a wider band. If the value lies between the two bands,
+        the claim remains open. If the published figure is the score of a constant answer, the band is the same as for
+        any other figure. However, training may collapse to either class. The claim therefore also holds if any seed
+        gives the published constant answer, and it remains open if every seed gives a constant answer but no seed gives
+        the published one. The claim cannot hold if the model has learned something, which means that the interval lies
+        above the score of the most frequent class.
         """
         case, value, limits = evidence.case, evidence.observed.value, evidence.limits
         outer = evidence.band(1 - evidence.early * (1 - evidence.confidence))
@@ -329,7 +335,7 @@ class Figure(Section):
         return self.passes, Grounds.INSIDE(**facts)
 
     def _difference(self, case: JudgedCase, value: float, band: Ends) -> dict[str, Any]:
-        """Return the difference of a value from the published figure, with an interval that is as wide as the band.
+        """Return the difference between a value and the published figure, with an interval that is as wide as the band.
 
         Differences up to half the width of the band would not be noticed. One end of the band may be clipped.
         """
@@ -340,7 +346,10 @@ class Figure(Section):
         return {"published": published, "difference": difference, "half": half, **ends}
 
     def _learned(self, evidence: Evidence) -> Decision | None:
-        """Return a decision if the published figure is a constant answer's score but the model learned; else None."""
+        """Return the decision if the model, unlike the published one, has learned something; otherwise return None.
+
+        This concerns only published figures that are the score of a constant answer.
+        """
         case = evidence.case
         most = max((nothing + case.tolerance for nothing in self.doubtful(evidence)), default=np.inf)
         if not case.figure.constant_answer or evidence.interval[0] <= most:
@@ -348,7 +357,7 @@ class Figure(Section):
         return "inconclusive", Grounds.LEARNED_SOMETHING(interval=evidence.interval, nothing=most - case.tolerance)
 
     def p_values(self, evidence: Evidence) -> PValues:
-        """Return the p-value against the claim, and None in place of a p-value for it.
+        """Return the p-value against the claim, and None instead of a p-value in favour of the claim.
 
         The p-value tests whether the observed value lies beyond the margins around the published figure. No p-value
         supports the claim, because a value inside the prediction interval does not rule out other values.
@@ -367,12 +376,15 @@ class Figure(Section):
         return min(1.0, p_value / evidence.early), None
 
     def decidable(self, limits: Ends, unit: str) -> bool:
-        """Return whether a band can decide a claim, because it does not include most values."""
+        """Return whether the band is narrow enough to decide the claim. A band that includes most values is not."""
         low, high = limits
         return min(high, 100.0) - max(low, 0.0) <= WIDEST_BANDS.get(unit, float("inf"))
 
     def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
-        """Return the value of a model that learned nothing, which the interval must exclude; empty if unknown."""
+        """Return the value that the quantity has for a model that learned nothing; empty if this value is unknown.
+
+        The interval must exclude the value to decide the claim.
+        """
         values = [estimand.nothing for estimand in evidence.estimands if estimand.nothing is not None]
         return (float(np.mean(values)),) if values else ()
 
@@ -386,9 +398,11 @@ class Figure(Section):
         return observed.examples_error * float(np.sqrt(sum(measured.values()) / published))
 
     def share_of_other_rows(self, measurements: Iterable[Measurement]) -> float:
-        """Return the factor that multiplies the sampling error in a comparison with the published figure.
+        """Return the factor by which the sampling error is multiplied in a comparison with the published figure.
 
-        The factor is 0 if the full validation set was measured, and 1 if the figure was measured on different examples.
+        If the published figure was measured on different examples, the factor is 1. If it was measured on the
+        validation set, the factor is 0 if we measured the whole set, and between 0 and 1 if we measured only some of
+        its rows.
         """
         if self.sampling != "score":
             return 1.0

@@ -50,7 +50,10 @@ SCORE_QUANTITIES = (
 
 
 class SmallestEffect(Section):
-    """A smallest effect of interest or a tolerance that replaces the default for a claim's unit, with a reason."""
+    """A smallest effect of interest, or a tolerance, that a claim states together with a reason.
+
+    It replaces the default for the claim's unit.
+    """
 
     size: PositiveFloat
     reason: str = Field(min_length=10)
@@ -77,10 +80,10 @@ class TaskFigure(Section):
 
     `published` is in the claim's unit, and None if the source gives only an order. `rounding` is half a unit of the
     last published digit. `seed_std` is the seed-to-seed standard deviation from `seed_source`, with `seed_degrees`
-    degrees of freedom (4 for five seeds). `doubt` is the standard error of a published figure that cannot count as one
-    more run. `second` is the figure from a second source. `constant_answer` marks figures that equal the score of a
-    constant prediction. `band` shows the range in which the mean over many seeds must lie, as computed from the other
-    numbers by `python -m instruments bands`.
+    degrees of freedom (4 for five seeds). `doubt` is the standard error of the published figure. It is given if the
+    published run cannot count as one more run of the same procedure. `second` is the figure from a second source.
+    `constant_answer` marks figures that equal the score of a constant prediction. `band` shows the range in which the
+    mean over many seeds must lie, as computed from the other numbers by `python -m instruments bands`.
     """
 
     published: float | None = None
@@ -112,7 +115,7 @@ class TaskFigure(Section):
 
 
 class References(Section):
-    """References from which a claim takes its numbers for each task, instead of giving them itself.
+    """References to the sources of a claim's numbers, for a claim that does not state these numbers itself.
 
     `published` refers to the published figure. It is a reference, such as `P20`, `K19` or `D1-pretrained`, or the
     difference of two references. `seeds_of` names the sources of the seed-to-seed spread, and `doubt_of` names the
@@ -146,8 +149,8 @@ def published_gain(quantity: str, task_name: str, heads: Iterable[Sequence[int]]
     For the task `all`, the gain is averaged over the seven tasks.
 
     Args:
-        heads: Heads for the quantity `named-heads-gain`, as (layer, head) from 1; the smallest of their gains is
-            returned.
+        heads: Heads for the quantity `named-heads-gain`, as (layer, head) counted from 1. The smallest of their gains
+            is returned.
 
     Raises:
         ValueError: If no gain in these figures corresponds to the quantity.
@@ -175,10 +178,11 @@ GAINS: dict[str, Callable[..., Any]] = {  # functions of all gains of a task, an
 
 @dataclass(frozen=True)
 class Cited:
-    """Resolves the references of a claim.
+    """The resolver of a claim's references, which looks up the numbers to which they refer.
 
     Args:
-        quantity: Quantity of the claim, which together with `arguments` selects the corresponding value of P20.
+        quantity: Name of the claim's quantity. Together with `arguments`, it determines which value of P20 corresponds
+            to the claim.
         figures: Figures of all claims, as written in the files, keyed by claim name and then by task.
     """
 
@@ -207,7 +211,8 @@ class Cited:
         twice = [name for name in more if name != "rounding" and name in figure.model_fields_set]
         if twice:
             raise ValueError(
-                f"task {task_name} has its own {twice[0]}, but the claim also takes it by reference: remove one of them"
+                f"task {task_name} states {twice[0]} itself, but the claim also takes it from another source: "
+                "remove one of the two"
             )
         return figure.model_copy(update=more)
 
@@ -250,7 +255,7 @@ class Cited:
         return score
 
     def published(self, reference: str, task_name: str) -> tuple[float, float]:
-        """Return the figure that a reference `A` or a difference `A - B` stands for, and the figure's rounding."""
+        """Return the figure for a reference `A` or for a difference `A - B` of two references, and its rounding."""
         (value, rounding), *rest = (self._value(name, task_name) for name in reference.split(" - "))
         for less, its_rounding in rest:
             value, rounding = value - less, rounding + its_rounding
@@ -267,11 +272,12 @@ class Cited:
         return figure.published, figure.rounding
 
     def spread(self, names: Sequence[str], task_name: str) -> tuple[float, float]:
-        """Return the root of the sum of squares of the named spreads, and its degrees of freedom.
+        """Combine the named spreads: return the root of their sum of squares, and its degrees of freedom.
 
-        For the task `all`, the result is the spread of the mean over tasks. Errors are independent between tasks,
-        except that readers of maps err in the same direction on every task. Combining spreads from the same source adds
-        no degrees of freedom; spreads from different sources are combined by Welch-Satterthwaite.
+        For the task `all`, the result is the spread of the mean over tasks. Errors on different tasks are independent,
+        except for those of readers of maps, who err in the same direction on every task. If several spreads have the
+        same source, their sum has the degrees of freedom of a single one. For several sources, the degrees of freedom
+        follow from the Welch-Satterthwaite equation.
         """
         over_tasks = SEVEN_TASKS if task_name == ALL_TASKS and READERS not in names else (task_name,)
         by_source: dict[tuple[str, str], tuple[float, float]] = {}

@@ -78,8 +78,8 @@ def judge_in_sequence(
     """Return the verdict of the first analysis that settles a claim or, if no analysis does, of the last analysis.
 
     Args:
-        fixed: Number of seeds to judge at once. Further seeds replace seeds that learned nothing. By default, the claim
-            is judged after each seed.
+        fixed: Number of seeds to judge at once. Seeds that learned nothing are replaced by further seeds. By default,
+            the claim is judged after each seed.
     """
     for count in range(min(fixed or 1, len(by_seed)), len(by_seed) + 1):
         verdict = judge(case, by_seed[:count], settings, details=details)
@@ -218,17 +218,17 @@ def _shortage(evidence: Evidence) -> Cause | None:
 
 
 def _decide(case: Case, evidence: Evidence) -> Decision:
-    """Return the outcome and its reason; a refuted claim deviates regardless of the interval."""
+    """Return the outcome and its reason. A refuted claim deviates regardless of the interval."""
     if evidence.refuted:
         return "deviates", Grounds.REFUTED(refuted=evidence.estimands[0].refuted)
     return case.claim.expect.decide(evidence)
 
 
 def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> PValues:
-    """Return the p-value against a claim and, unless it is about a figure, the p-value for it, over all analyses.
+    """Return two p-values, corrected for the number of analyses: one against the claim, and one in its favour.
 
-    A claim deviates if and only if the p-value against it is at most the run's error rate. It is reproduced if and only
-    if the p-value for it is at most this rate.
+    The second p-value is None if the claim is about a published figure. A claim deviates if and only if the first
+    p-value is at most the run's error rate. It is reproduced if and only if the second p-value is at most this rate.
     """
     if evidence.refuted:
         return SMALLEST_P_VALUE, 1.0
@@ -241,7 +241,10 @@ def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> PValues:
 
 
 def _power(case: Case, evidence: Evidence) -> str:
-    """Return, as text, how many seeds or examples would decide the claim; empty if unknown or if more do not help."""
+    """Return, as text, how many seeds or examples would decide the claim.
+
+    The text is empty if the number is unknown, or if more seeds or examples would not help.
+    """
     expect, limits = case.claim.expect, evidence.limits
     if case.figure.constant_answer or evidence.observed.fewest < FEWEST_EXAMPLES:
         return ""
@@ -253,7 +256,7 @@ def _power(case: Case, evidence: Evidence) -> str:
 
 
 def _far_seed(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand]) -> list[str]:
-    """Return a note on a seed that is far from the other seeds, if any. Nothing else warns of rare bad seeds."""
+    """Return a note on a seed that is far from the other seeds, if any. No other check warns of a single bad seed."""
     if (far := far_seed([estimand.value for estimand in estimands])) is None:
         return []
     place, distance = far
@@ -280,9 +283,9 @@ def _notes(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand
 
 
 def by_authors_labels(case: Case, measurements: Iterable[Measurement]) -> Case:
-    """Return the case, changed to use the labels of K19's authors if the classifier was trained on these labels.
+    """Return the case, with the labels of K19's authors if the pattern classifier was trained on these labels.
 
-    The labels are those of BERT-base's maps, so they apply to no other model. With these labels, the disagreement
+    The authors labelled maps of BERT-base, so their labels apply to no other model. With these labels, the disagreement
     between readers adds no uncertainty to the published figures.
     """
     patterns = [measurement for measurement in measurements if measurement.measure == "patterns"]

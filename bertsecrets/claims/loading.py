@@ -28,7 +28,7 @@ def claims_folder() -> Path:
 
 
 def _given() -> Path | None:
-    """Return the folder or the file in `BERTSECRETS_EXPECTED`, if any."""
+    """Return the folder or file that `BERTSECRETS_EXPECTED` names, if any."""
     name = os.environ.get(EXPECTED_VARIABLE)
     return expanded(name) if name else None
 
@@ -65,12 +65,12 @@ def _load_claims(files: tuple[tuple[Path, str], ...]) -> tuple[Claim, ...]:
             if adds and name in claims:
                 entry = _with_known(claims[name][1], entry["known"])
             elif adds:
-                raise UserError(f"{place}: no claim {name} to add outcomes to: {near_matches(name, claims)}")
+                raise UserError(f"{place}: outcomes are added to an unknown claim {name}: {near_matches(name, claims)}")
             elif name in claims:
                 raise UserError(f"{place}: claim {name} is defined twice: give each definition its own id or variant")
             claims[name] = (place, claim := _claim(entry, node, file))
             if file.parent != files[0][0].parent and not adds and _shows_band(claim):
-                raise UserError(f"{place}: `band` is computed: leave it out, or state a `tolerance` instead")
+                raise UserError(f"{place}: `band` is computed and must not be given: remove it, or state a `tolerance`")
     figures = {name: claim.tasks for name, (_, claim) in claims.items()}
     return tuple(_filled(place, claim, figures) for place, claim in claims.values())
 
@@ -121,7 +121,7 @@ def _claim(entry: Any, node: yaml.Node, file: Path) -> Claim:
 
 
 def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int:
-    """Return the line of the deepest node on `path` that exists in the file."""
+    """Follow `path` while its nodes exist in the file, and return the line of the last node found."""
     line = node.start_mark.line + 1
     for step in path:
         if isinstance(node, yaml.MappingNode):
@@ -141,7 +141,7 @@ def cases() -> list[Case]:
 
 
 def find_cases(wanted: str) -> list[Case]:
-    """Return the cases that a name refers to. Names are accepted as in tables and messages, in upper or lower case.
+    """Return the cases to which a name refers. Names are accepted as they appear in tables and messages, in any case.
 
     The name can be that of a case (`D1-rte-pretrained`). It can be the full name of a claim (`D1-pretrained`), or its
     id (`D1`), which refers to all variants; a task can follow (`D1-pretrained-RTE`, `D1-rte`). It can also be a family
@@ -164,7 +164,7 @@ def find_cases(wanted: str) -> list[Case]:
         spellings = dict.fromkeys([*(case.claim.id for case in every), *map(str, every), *named])
         near = [spelling for spelling in spellings if spelling[0].lower() == name[:1]]
         hint = near_matches(wanted, near) if near else f"families are {', '.join(families)}"
-        raise UserError(f"unknown claim {wanted!r}: {hint} (bertsecrets claims lists all)")
+        raise UserError(f"unknown claim {wanted!r}: {hint} (`bertsecrets claims` lists all claims)")
     return selected
 
 
@@ -193,7 +193,7 @@ def find_case(wanted: str, task_name: str | None = None, scope: Collection[str] 
         wanted: Id of a claim (`C1`), followed by the variant if there is one (`D1-untrained`), or id of a case
             (`C1-rte`).
         task_name: One of the claim's tasks. Can be omitted if the claim has only one task.
-        scope: The tasks to consider if `task_name` is omitted. Ignored if the claim is about none of these tasks.
+        scope: Tasks among which to choose if `task_name` is omitted. Ignored if the claim is about none of these tasks.
     """
     chosen = None if task_name is None else task_name if task_name == ALL_TASKS else task(task_name).name
     known = find_cases(wanted)
@@ -205,5 +205,5 @@ def find_case(wanted: str, task_name: str | None = None, scope: Collection[str] 
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise UserError(f"{wanted} could mean {', '.join(map(str, fitting))}: name one of them")
+        raise UserError(f"{wanted} could mean {', '.join(map(str, fitting))}: use one of these names")
     raise UserError(f"{wanted} is not about {task_name}: its cases are {', '.join(map(str, known))}")

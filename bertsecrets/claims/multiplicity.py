@@ -1,4 +1,4 @@
-"""Multiple testing: false alarms, deviations that remain after correction, and verdicts over tasks.
+"""Multiple testing: false alarms, deviations that remain after correction, and joint verdicts on several tasks.
 
 At 95% confidence, a claim that holds exactly at its limit deviates by chance in up to one of twenty runs. The sum of
 these rates over the claims of a run bounds the expected number of false alarms.
@@ -47,7 +47,7 @@ def multiple_testing(verdicts: Iterable[Verdict], confidence: float) -> Together
 
 
 def over_tasks(verdicts: Sequence[Verdict], confidence: float) -> list[OverTasksData]:
-    """Return the joint verdict on each claim about several tasks that was judged on at least two of them."""
+    """Return a joint verdict for each claim about several tasks, if the claim was judged on at least two tasks."""
     claims = {verdict.case.claim.name: verdict.case.claim for verdict in verdicts}
     results = [_over_tasks(claim, verdicts, confidence) for claim in claims.values() if claim.over_tasks]
     return [result for result in results if result is not None]
@@ -79,11 +79,11 @@ def _over_tasks(claim: Claim, verdicts: Sequence[Verdict], confidence: float) ->
 
 
 def at_least(p_values: Sequence[float], tasks: int) -> float:
-    """Return the p-value of an effect on at least `tasks` tasks, from one p-value per judged task; 1 if too few tasks.
+    """Return the p-value for an effect on at least `tasks` tasks, computed from one p-value per judged task.
 
-    Uses partial conjunction tests (Benjamini and Heller 2008) with the rule of Simes, which is valid if the tasks'
-    p-values are independent or positively dependent. If `tasks` is the number of judged tasks, the result is the
-    largest p-value.
+    This is a partial conjunction test (Benjamini and Heller 2008) with the rule of Simes, which is valid if the tasks'
+    p-values are independent or positively dependent. If `tasks` is the number of all judged tasks, the result is the
+    largest of their p-values. If fewer tasks were judged, the result is 1.
 
     >>> [at_least([0.01, 0.001, 0.5], tasks) for tasks in (1, 2, 3, 4)]
     [0.003, 0.02, 0.5, 1.0]
@@ -93,7 +93,10 @@ def at_least(p_values: Sequence[float], tasks: int) -> float:
 
 
 def _count(p_values: Sequence[float], rate: float) -> int:
-    """Return a lower bound for the number of tasks with an effect: the largest n such that 1 to n are significant."""
+    """Return a lower bound for the number of tasks with an effect.
+
+    The bound is the largest n for which an effect on at least k tasks is significant for every k from 1 to n.
+    """
     counts = range(1, len(p_values) + 1)
     return next((tasks - 1 for tasks in counts if at_least(p_values, tasks) > rate), len(p_values))
 

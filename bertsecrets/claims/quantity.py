@@ -26,12 +26,13 @@ class Need:
     """A measurement that a quantity needs, on one or more tasks.
 
     Args:
-        whose: Initialisation of the measured subject: the claim's own (`own`), the one that the claim compares with
-            (`against`), or the name of a fixed initialisation.
+        whose: Initialisation of the subject to measure: the claim's initialisation (`own`), the initialisation with
+            which the claim compares (`against`), or the name of any other initialisation.
         options: Options for the measure, in addition to those of the claim.
         task: Task to measure. Defaults to the case's task.
-        tasks: Tasks to measure instead of `task`; all are required unless `least` is set.
-        least: Minimum number of `tasks` that must have data. Tasks without data are then skipped.
+        tasks: Tasks to measure instead of the single task `task`. Data are required for all of them, unless `least` is
+            set.
+        least: Minimum number of `tasks` that must have data. If it is set, tasks without data are skipped.
     """
 
     measure: str
@@ -47,10 +48,12 @@ class Quantity:
     """A registered function that computes an estimand from measurements and the arguments of a claim.
 
     Args:
-        arguments: Signature of the parameters that are not measurements; the claim gives their values.
+        arguments: Signature of those parameters of the function that are not measurements. The claim gives their
+            values.
         within: Function that takes the name of a task and returns the range of possible values.
-        inherits: Whether the quantity is meaningless if the checkpoint's scores show that it collapsed. False if the
-            quantity's own measurements already show a collapse, or if nothing is fine-tuned. None counts as True.
+        inherits: Whether the quantity is meaningless if the checkpoint's scores show that the checkpoint collapsed.
+            False if the quantity's own measurements already show a collapse, or if nothing is fine-tuned. None counts
+            as True.
         published: Whether the function uses published figures of the task.
     """
 
@@ -83,7 +86,7 @@ def all_of(needed: Mapping[str, Needed], *, states: bool = False) -> list[Measur
 
 
 def states_of(needed: Mapping[str, Needed]) -> tuple[Measurement, ...]:
-    """Return the scores that show whether a seed's checkpoints collapsed; empty if the quantity does not need them."""
+    """Return the scores that show whether a seed's checkpoints collapsed. Empty if the quantity needs none."""
     states = needed.get(STATE, ())
     return states if isinstance(states, tuple) else (states,)
 
@@ -104,14 +107,15 @@ def quantity(
         def growth(after: Measurement, before: Measurement) -> Estimand: ...
 
     Args:
-        about: `published` if the function uses published figures of the task. The user's own tasks have none.
+        about: `published` if the function uses published figures of the task. The user's own tasks have no published
+            figures.
         within: Range of possible values, or a function that takes the name of a task and returns the range. Intervals
             and bands are clipped to this range.
         inherits: Whether the quantity is meaningless for a collapsed checkpoint (see `Quantity`).
-        **needs: Needed measurements, by the name of the parameter that takes each.
+        **needs: The measurements that the function needs. Each keyword is the name of a parameter of the function.
 
     Raises:
-        TypeError: If the function has no parameter for one of the needs.
+        TypeError: If one of `needs` is not the name of a parameter of the function.
         ValueError: If another quantity already has this name.
     """  # fmt: skip
 

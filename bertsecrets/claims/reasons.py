@@ -14,7 +14,7 @@ _DIFFERENCE = "differs by {difference:+} [{low:+}, {high:+}] from the published 
 
 @unique
 class Grounds(Enum):
-    """The possible grounds of verdicts, each with a text and a short form (for deviations, the kind of deviation)."""
+    """The possible grounds of a verdict. Each has a text and a short form (for a deviation, the kind of deviation)."""
 
     BEYOND_LIMIT = "{interval} lies {side} {limit}, as claimed", ""
     INCLUDES_LIMIT = "{interval} includes the limit {limit}", "includes {limit}"
@@ -29,7 +29,7 @@ class Grounds(Enum):
     LIMITED_ROWS = "{now}, but only some of the rows were used", "limited rows"
     EXISTENCE = "{now}, but another head or layer may still have the effect", "another head may"
     UNMET = "{unmet}", "{unmet:clause}"
-    REFUTED = "{refuted} on any sample of examples, so the interval is not used", OPPOSITE
+    REFUTED = "{refuted}, whichever examples are sampled, so the interval is not used", OPPOSITE
     EQUAL = "{interval} lies inside {limits}: {why}", ""
     UNEQUAL = "{interval} lies outside {limits}: {why}", DIFFERS
     PARTLY_EQUAL = "{interval} lies partly outside {limits}: {why}", "partly outside"
@@ -38,22 +38,22 @@ class Grounds(Enum):
         "{difference:+} within ±{half:.2}",
     )
     OUTSIDE_TOLERANCE = (
-        _DIFFERENCE + ", not significantly more than the tolerance of {tolerance}",
+        _DIFFERENCE + "; the difference does not significantly exceed the tolerance of {tolerance}",
         "outside the tolerance",
     )
     OUTSIDE = _DIFFERENCE, DIFFERS
     OUTSIDE_SO_FAR = (
-        "{observed} lies outside the band, but inside {outer}, which allows for the seeds that may follow",
+        "{observed} lies outside the band, but inside the wider band {outer} that applies while more seeds may follow",
         "{seeds} of {planned} seeds",
     )
     BAND_TOO_WIDE = (
-        "not decidable: the band around the published {published} covers most values",
+        "not decidable: the band around the published value {published} covers most possible values",
         "band too wide",
     )
     INCLUDES_NOTHING_LEARNED = "{interval} also includes {nothing}, {meaning}", "includes {nothing}"
     SAME_CONSTANT = "{same} of {seeds} seeds give the published constant answer", "same constant"
     OTHER_CONSTANT = (
-        "every seed gives a constant answer, but not the published one; one more run may do the same by chance",
+        "every seed gives a constant answer, but no seed gives the published one; this may be due to chance",
         "other constant",
     )
     INSIDE_WITHOUT_LEARNING = (
@@ -70,10 +70,10 @@ class Grounds(Enum):
     NOT_COMPUTABLE = "the quantity cannot be computed on some of the resamples", "not computable"
     FEW_SEEDS = "{seeds} of the {needed} seeds needed to judge the claim", "{seeds} of {needed} seeds"
     FEW_EXAMPLES = "fewer than {needed} examples, which are too few to judge the claim", "under {needed} examples"
-    UNKNOWN_SPREAD = "the variation between runs is unknown: judge several seeds", "seed spread unknown"
+    UNKNOWN_SPREAD = "the variation between runs is unknown until several seeds are judged", "seed spread unknown"
     SEED_FAILED = "{problems}", "collapsed"
     SEEDS_FAILED = "{failed} of {seeds} seeds cannot be judged: {problems}", "{failed} of {seeds} seeds failed"
-    OTHER_EXAMPLES = "{first} and {second} have {examples} and {others} examples", "different examples"
+    OTHER_EXAMPLES = "{first} has {examples} examples, but {second} has {others}", "different examples"
     COPIES = "{first} and {second} give the same numbers: the seed has no effect", "identical seeds"
     OTHER_ARCHITECTURE = "is about {wanted}; the model is {architecture}", "about {wanted}"
     OTHER_WEIGHTS = (
@@ -94,11 +94,11 @@ class Grounds(Enum):
 
     @property
     def deviation(self) -> Deviation | None:
-        """How the claim deviates; None for the grounds of other outcomes."""
+        """The kind of deviation; None for grounds on which a claim does not deviate."""
         return next((kind for kind in DEVIATIONS if kind == self.brief), None)
 
     def __call__(self, **facts: Any) -> "Cause":
-        """Return these grounds together with the facts that their text mentions, such as the interval."""
+        """Return these grounds, combined with the facts that their text mentions (such as the interval)."""
         return Cause(self, facts)
 
 

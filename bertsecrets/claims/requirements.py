@@ -32,7 +32,10 @@ class Bench(Protocol):
 
 @dataclass(frozen=True)
 class RequiredMeasurement:
-    """A measurement that a case needs, whatever the model and seed; `need` is the name of the need that it meets."""
+    """A measurement that a case needs for every model and seed.
+
+    `need` is the name of the quantity's need that the measurement meets.
+    """
 
     need: str
     measure: str
@@ -46,7 +49,7 @@ class RequiredMeasurement:
 
 
 def required_measurements(bench: Bench, case: Case) -> list[RequiredMeasurement]:
-    """Return the measurements that a case needs, ordered by need of the quantity and then by task."""
+    """Return the measurements that a case needs, in the order of the quantity's needs and then of their tasks."""
     claim, required = case.claim, []
     for name, need in _needs(case).items():
         options = {**(claim.options if need.measure == claim.measure else {}), **need.options}
@@ -59,7 +62,7 @@ def required_measurements(bench: Bench, case: Case) -> list[RequiredMeasurement]
 
 
 def checkpoint_states(bench: Bench, case: Case) -> list[RequiredMeasurement]:
-    """Return the scores that show whether a case's checkpoints collapsed; empty if its quantity does not need them."""
+    """Return the scores that show whether a case's checkpoints collapsed. Empty if the quantity needs none."""
     if QUANTITIES[case.claim.quantity].inherits is False:
         return []
     tuned = (each for each in required_measurements(bench, case) if each.initialisation == "pretrained")
@@ -87,7 +90,7 @@ def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
 
 
 def eligibility(bench: Bench, case: Case, model: ModelFacts) -> Eligibility:
-    """Return whether a case can be judged with this source of measurements, given what is known before measuring."""
+    """Return whether a case can be judged with this source of measurements, from what is known before measuring."""
     if not case.applies_to(model.architecture):
         return applicability(case, model)
     try:
@@ -113,7 +116,7 @@ def is_slow(case: Case) -> bool:
 
 
 def takes_many_passes(name: str) -> bool:
-    """Return whether a measure takes many forward passes over the rows."""
+    """Return whether a measure takes many forward passes."""
     measure = get_measure(name)
     return isinstance(measure, AblationMeasure) or measure.passes > MAX_FAST_PASSES
 
@@ -122,7 +125,7 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
     """Return, for each seed, the measurements that a case needs, keyed by the name of the need.
 
     Untrained subjects have the same attention for every seed but different classifiers, so every seed is measured.
-    Measures that do not depend on the seed run once.
+    A measure that does not depend on the seed runs only once.
     """
     by_seed, needs, states = [], _needs(case), checkpoint_states(bench, case)
     for of_seed in _subjects([*required_measurements(bench, case), *states], model, seeds):
@@ -141,7 +144,7 @@ def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> 
 def needed(
     bench: Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]
 ) -> Iterator[tuple[Case, RequiredMeasurement, Subject]]:
-    """Yield, for each case, the measurements that it needs, with the case and the subject of each measurement."""
+    """Yield every measurement that one of the cases needs, together with the case and the subject to measure."""
     for case in cases:
         required = [*required_measurements(bench, case), *checkpoint_states(bench, case)]
         for of_seed in _subjects(required, model, seeds):
@@ -151,7 +154,10 @@ def needed(
 def _subjects(
     required: Sequence[RequiredMeasurement], model: str, seeds: Sequence[int]
 ) -> Iterator[list[tuple[RequiredMeasurement, Subject]]]:
-    """Yield, for each seed, the measurements with their subjects. If no measure depends on the seed, yield one seed."""
+    """Yield, for each seed, the measurements with their subjects.
+
+    If no measure depends on the seed, a single seed is used.
+    """
     for seed in [1] if all(get_measure(each.measure).seedless for each in required) else seeds:
         yield [(requirement, requirement.subject(model, seed)) for requirement in required]
 
@@ -162,7 +168,7 @@ def _subjects(
 def measured_seeds(shelf: Shelf, case: Case, model: str, seeds: Sequence[int] | None) -> Sequence[int]:
     """Return the seeds for which the shelf contains all measurements that a case needs.
 
-    If `seeds` is given, all of them are returned, or none if the measurements of any of them are incomplete.
+    If `seeds` is given and any of these seeds lacks a measurement, no seeds are returned.
     """
     if seeds is not None:
         return seeds if is_measured(shelf, case, model, seeds) else ()

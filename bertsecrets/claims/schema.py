@@ -1,6 +1,6 @@
 """The schema of claims, which are defined in `expected/`. Error messages about entries give the file and line.
 
-A claim is one YAML entry. A `Case` is a claim on one task: one benchmark, and one row of a table.
+A claim is one YAML entry. A `Case` is a claim on one task. It corresponds to one benchmark, and to one row in tables.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -36,19 +36,18 @@ ANY_MODEL = "any"  # for deviations that do not depend on the model, such as tho
 class Claim(References):
     """A claim, as defined by its entry in `expected/`.
 
-    `options` are passed to the measure and `arguments` to the quantity. `band` shows the limit and the
-    smallest effect of interest of an order or equality, as written by `python -m instruments bands`.
-    `over_tasks` is set if the claim is about several tasks together: all of them, or most. If the source claims
-    the opposite for some tasks, these tasks belong to a separate claim, whose variant ends in `not`.
-    `needs_shape` gives the required numbers of layers and heads for claims about numbered heads or a map of all heads.
-    `relative` names the equivalent claim for models of any shape, if there is one.
-    `needs_weights` names a pinned hub model if the claim is about numbers that are specific to this model's weights.
-    `needs_shape` is then the fallback for measurements that do not record the weights.
-    `existence` marks claims which say that some head or layer has a property. If the selected head fails on held-out
-    examples, another head may still have the property, so such a claim can be reproduced but cannot deviate.
+    `options` are passed to the measure and `arguments` to the quantity. For an order or an equality, `band` shows the
+    limit and the smallest effect of interest. It is written by `python -m instruments bands`. `over_tasks` is set if
+    the claim is about several tasks together: `all` of its tasks, or `most` of them. If the source says the opposite
+    about some tasks, a separate claim covers these tasks. Its variant ends in `not`. `needs_shape` gives the required
+    numbers of layers and heads for claims about numbered heads or a map of all heads. `relative` names the equivalent
+    claim for models of any shape, if there is one. `needs_weights` names a pinned hub model if the claim is about
+    numbers that are specific to this model's weights. If a measurement does not record the weights, only `needs_shape`
+    is checked. `existence` marks claims which say that some head or layer has a property. If the selected head fails on
+    held-out examples, another head may still have the property, so such a claim can be reproduced but cannot deviate.
     `version` increases with every change of the definition: what is measured, how it is judged, or what is published.
-    `on_request` marks expensive claims, which are judged only if a command names them.
-    `architectures` lists the architectures that the claim is about, named as in transformers (`gpt2`). Defaults to all.
+    `on_request` marks expensive claims, which are judged only if a command names them. `architectures` lists the
+    architectures that the claim is about, named as in transformers (`gpt2`). Defaults to all.
     """
 
     id: str = Field(pattern=r"^[A-J][0-9]+[bp]?$", description="a letter from A to J and a number, such as C5")
@@ -90,7 +89,9 @@ class Claim(References):
             raise ValueError(f"unknown quantity {self.quantity!r}: {near_matches(self.quantity, QUANTITIES)}")
         needed = sorted({need.measure for need in QUANTITIES[self.quantity].needs.values()})
         if self.measure not in needed:
-            raise ValueError(f"quantity {self.quantity} is computed from {' and '.join(needed)}, not {self.measure}")
+            raise ValueError(
+                f"quantity {self.quantity} is computed from {' and '.join(needed)}, not from {self.measure}"
+            )
         try:
             QUANTITIES[self.quantity].arguments.bind(**self.arguments)
         except TypeError as error:
@@ -99,7 +100,7 @@ class Claim(References):
         if around and self.published is None:
             bare = [name for name, figure in self.tasks.items() if figure.published is None]
             if bare:
-                raise ValueError(f"task {bare[0]} needs a published figure, because the claim expects `around`")
+                raise ValueError(f"task {bare[0]} needs a published figure, because the expectation is `around`")
         doubtful = self.doubt_of or any(figure.constant_answer or figure.doubt for figure in self.tasks.values())
         if doubtful and not around:
             raise ValueError("constant_answer, doubt and doubt_of can be used only with a figure (`around`)")
@@ -107,22 +108,22 @@ class Claim(References):
             raise ValueError("relative can be used only together with needs_shape")
         if self.needs_weights and full_name(self.needs_weights) not in MODEL_SHA256:
             hint = near_matches(self.needs_weights, MODEL_SHA256)
-            raise ValueError(f"needs_weights: no published digests of {self.needs_weights!r}: {hint}")
+            raise ValueError(f"needs_weights: no digests are known for {self.needs_weights!r}: {hint}")
         if self.over_tasks and (len(self.tasks) < 2 or around):
             raise ValueError("over_tasks can be used only with an order on several tasks")
         if self.smallest_effect and around:
             raise ValueError(
-                "smallest_effect can be used only with an order or an equality: use tolerance for a figure"
+                "smallest_effect can be used only with an order or an equality. With a figure, use tolerance instead"
             )
         if self.tolerance and not around:
             raise ValueError(
-                "tolerance can be used only with a figure: use smallest_effect for an order or an equality"
+                "tolerance can be used only with a figure. With an order or an equality, use smallest_effect instead"
             )
         if self.existence and not isinstance(self.expect, Order):
             raise ValueError("existence can be used only with an order")
         for known in self.known:
             if known.task not in self.tasks:
-                raise ValueError(f"a known outcome on {known.task}, which is not among the claim's tasks")
+                raise ValueError(f"`known` has an outcome on {known.task}, but the claim is not about this task")
             if known.version > self.version:
                 raise ValueError(f"an outcome has version {known.version}, but its claim has version {self.version}")
         return self
@@ -165,9 +166,9 @@ class Claim(References):
 
     @property
     def beyond_k19(self) -> bool:
-        """Whether the claim is not part of the replication, but comes from later work or is a hypothesis of this suite.
+        """Whether the claim lies outside the replication: it comes from later work, or is a hypothesis of this suite.
 
-        Such a claim is judged only if it is named, and fails a run only with `--strict`.
+        Such a claim is judged only if a command names it, and can make a run fail only with `--strict`.
         """
         return self.family in LATER_FAMILIES or self.first_source.split()[0] in OWN_SOURCES
 
@@ -190,10 +191,10 @@ class Claim(References):
         return [Case(self, name) for name in (*self.tasks, *filter(self.covers, own_task_names()))]
 
     def covers(self, name: str) -> bool:
-        """Return whether the claim is about tasks in general, and therefore also about one of the user's own tasks.
+        """Return whether the claim is about tasks in general, and therefore also about the user's own task `name`.
 
         Such a claim is about all GLUE tasks or all but one. The omitted task must not be STS-B if the user's task
-        predicts scores, or SST-2 if the user's task has single texts. These two are the only GLUE tasks of their kind.
+        predicts scores, or SST-2 if the user's task has single texts. No other GLUE task is like these two.
         """
         own, known = TASKS[name], [each for each in GLUE_TASKS if each.name in self.tasks]
         kinds: tuple[Callable[[Task], bool], ...] = (lambda each: each.regression, lambda each: each.sentence2 is None)
@@ -239,7 +240,7 @@ class Case:
 
     @property
     def smallest_effect(self) -> tuple[float, str]:
-        """The smallest effect of interest and the reason for it, stated by the claim or, by default, for its unit."""
+        """The smallest effect of interest and the reason for it. By default, both come from the claim's unit."""
         own = self.claim.smallest_effect
         return (own.size, own.reason) if own else smallest(self.unit)
 
@@ -257,7 +258,7 @@ class Case:
 
     @property
     def tolerance(self) -> float:
-        """How much the mean over many seeds may differ from the published figure without a deviation.
+        """How much the mean over many seeds may differ from the published figure before the claim deviates.
 
         A claim can state its own tolerance. By default, the tolerance is the smallest effect of interest in the claim's
         unit. This default is 0 if nothing is trained or sampled, because the published figure should then be reproduced
@@ -268,7 +269,7 @@ class Case:
         return 0.0 if self.seedless else smallest(self.unit)[0]
 
     def band(self, confidence: float, observed: Estimate | None = None, published_error: float = 0.0) -> Ends | None:
-        """Return the limits between which the quantity must lie, in its unit; see the expectation's `band`."""
+        """Return the limits between which the quantity must lie, in its unit. See the `band` of the expectation."""
         return self.claim.expect.band(self, confidence, observed, published_error)
 
     @property
@@ -297,10 +298,10 @@ class Case:
         return [known for known in self.claim.known if known.task == self.task and known.model in names]
 
     def known_deviation(self, model: str) -> Known | None:
-        """Return the observed or expected deviation that is on record for this model, if any."""
+        """Return the deviation that is on record for this model, observed or only expected, if any."""
         return next((known for known in self.known(model) if known.status != "reproduces"), None)
 
     def observed_deviation(self, model: str) -> bool:
-        """Return whether the deviation on record was observed for this version of the claim, not only expected."""
+        """Return whether the deviation on record was observed, not only expected, with this version of the claim."""
         known = self.known_deviation(model)
         return known is not None and (known.status, known.version) == ("deviates", self.claim.version)

@@ -37,9 +37,9 @@ class Usable:
     Args:
         by_seed: Measurements of each usable seed.
         left_out: Why each excluded seed is excluded, as text.
-        counted: Description of each seed that learned nothing but is not excluded.
-        few: Why too few seeds learned something to decide the claim; None if enough did.
-        problem: Why these seeds cannot be judged; None if they can.
+        counted: Description of each seed that learned nothing but still counts.
+        few: Reason for not deciding the claim, if too few seeds learned something. Otherwise None.
+        problem: Reason why these seeds cannot be judged. None if they can be judged.
         more: Whether more seeds could solve the problem.
     """
 
@@ -91,11 +91,11 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
 
 
 def seed_problem(needed: Mapping[str, Needed], *, several: bool = True) -> str:
-    """Return how one of a seed's subjects collapsed or learned nothing, as text; empty if none of them did.
+    """Describe the first of a seed's subjects that collapsed or learned nothing; return "" if none did.
 
     Args:
-        several: Whether to name the seed. The task and the kind of model are named if they differ between the seed's
-            subjects.
+        several: Whether the text names the seed. In any case, it names the task and the kind of model if these differ
+            between the seed's subjects.
     """
     subjects = [measurement.subject for measurement in all_of(needed)]
     for measurement in all_of(needed):
@@ -116,7 +116,7 @@ def _vary(subjects: Sequence[Subject], name: str) -> bool:
 def is_result(measurements: Sequence[Measurement]) -> bool:
     """Return whether a seed counts even if it learned nothing.
 
-    This is so if only its scores are judged and its predictions vary.
+    Such a seed counts if only scores are judged and the seed's predictions vary.
     """
     return all(
         measurement.measure == "scores"
@@ -127,7 +127,7 @@ def is_result(measurements: Sequence[Measurement]) -> bool:
 
 
 def not_learned(measurement: Measurement) -> str:
-    """Return a message if a fine-tuned model predicts no better than chance; empty otherwise.
+    """Return a message if a fine-tuned model predicts no better than chance. Otherwise, the message is empty.
 
     Accuracy must be `LEARNED_ERRORS` standard errors above its expectation under shuffled predictions. For regression,
     the correlation with the targets must be `LEARNED_ERRORS` standard errors above 0. The check is skipped for small
@@ -158,10 +158,10 @@ def has_modified_inputs(measurement: Measurement) -> bool:
 def is_copy(measurement: Measurement, other: Measurement) -> bool:
     """Return whether two trained subjects are too similar to come from independent training runs.
 
-    Predicted classes are compared only if they are varied and have enough errors, because two seeds may both collapse
-    to the same constant answer, and good models may agree. Runs on a frozen encoder can be very similar, so only
-    identical numbers are rejected. Nothing is rejected on modified inputs, such as cased text for an uncased
-    vocabulary, because independent runs may also agree there.
+    Predicted classes are compared only if they vary and contain enough errors. Otherwise, two seeds that collapsed to
+    the same constant answer, or two good models, would be rejected because they agree. Runs on a frozen encoder can be
+    very similar, so they are rejected only if their numbers are identical. Runs on modified inputs, such as cased text
+    for an uncased vocabulary, are never rejected, because independent runs may agree on such inputs.
     """
     initialisation = get_initialisation(measurement.subject.initialisation)
     if not initialisation.trains or has_modified_inputs(measurement):

@@ -1,7 +1,8 @@
 """Confidence levels for analyses after 3, 4 and 5 seeds, which together have a controlled error rate.
 
-An order or an equality can be wrongly found to hold, or wrongly found to deviate. Each of these two errors has the
-run's error rate over all analyses, and all analyses have the same nominal level (Pocock 1977). For a figure, a
+Two errors are possible for an order or an equality: to find that it holds when it does not, and to find that it
+deviates when it does not. The probability that any of the analyses makes the first error is at most the run's error
+rate, and so is the probability of the second. All analyses have the same nominal level (Pocock 1977). For a figure, a
 deviation before the last analysis is tested at a tenth of the error rate. The level depends on the number of seeds, not
 on the command, and the schedule is fixed in advance. Stopping early, because of a decision or a budget, therefore
 cannot increase error rates.
@@ -21,12 +22,12 @@ QUADRATURE_NODES = 96
 
 
 def early_rate(seeds: int) -> float:
-    """Return the factor that multiplies the error rate of deviations from a figure after this number of seeds."""
+    """Return the factor by which the error rate for deviations from a figure is multiplied after this many seeds."""
     return 1.0 if seeds >= ANALYSES[-1] else EARLY_RATE
 
 
 def one_sided(confidence: float) -> float:
-    """Return the level of the central interval that has an error rate of 1 - confidence at each end.
+    """Return the confidence level of a central interval whose error rate is 1 - confidence at each end.
 
     >>> round(one_sided(0.95), 3)
     0.9
@@ -35,7 +36,7 @@ def one_sided(confidence: float) -> float:
 
 
 def overall_p_value(p_value: float) -> float:
-    """Return the one-sided p-value over all analyses, given the p-value of one of them.
+    """Return the one-sided p-value of one analysis, corrected for the number of analyses.
 
     >>> round(overall_p_value((1 - interim_confidence(0.9)) / 2), 4), overall_p_value(1.0)
     (0.05, 1.0)

@@ -47,25 +47,25 @@ class Verdict:
 
     Args:
         case: The claim and task that were judged.
-        outcome: Outcome, or None if the claim could not be measured; `reason` then contains the error message.
+        outcome: Outcome. None if the claim could not be measured; in this case, `reason` contains the error message.
         reason: Explanation of the outcome, as text.
         observed: Mean of the quantity across seeds.
         interval: Confidence interval of the quantity.
         band: Limits between which the quantity must lie.
-        measurements: Measurements of the seeds on which the verdict is based.
-        inputs: All measurements that were read, including measurements of excluded seeds, and measurements that only
-            show whether a seed collapsed.
+        measurements: Measurements of the usable seeds, on which the verdict is based.
+        inputs: All measurements that were read. They include those of excluded seeds, and those that only show whether
+            a seed collapsed.
         power: How many seeds or examples would decide an inconclusive claim, as text.
         by_seed: Parts of the quantity for each seed; most quantities have a single part.
         extreme: Whether the quantity is the smallest or the largest of several parts.
         p_against: Smallest error rate at which the claim would still deviate; None if the claim was not judged.
-        p_for: Smallest error rate at which the claim would still be reproduced. Always None for a published
-            figure, because a value inside its prediction interval does not rule out other values.
-        open: Whether more seeds could change the outcome and are allowed by the schedule of analyses.
-        interim: The number of seeds and the confidence level of the analysis (`sequential`), or a note that the verdict
-            is about single checkpoints, as text.
+        p_for: Smallest error rate at which the claim would still be reproduced. Always None if the claim is about a
+            published figure, because a value inside the prediction interval does not rule out other values.
+        open: Whether more seeds could change the outcome, and the schedule of analyses allows more seeds.
+        interim: Text with the number of seeds and the confidence level of the analysis (see `sequential`), or with a
+            note that the verdict is only about the measured checkpoints.
         cause: The reason as data; None if the claim was not judged.
-        error: Exception, if the claim could not be measured. Anything but a `UserError` is a bug.
+        error: The exception that was raised if the claim could not be measured. Anything but a `UserError` is a bug.
     """
 
     case: Case
@@ -145,15 +145,15 @@ class Verdict:
 
     @property
     def counted(self) -> bool:
-        """Whether the verdict counts as a result on the model. Only claims of K19 that are about a model count."""
+        """Whether the verdict counts as a result on the model. The claim must come from K19, and be about a model."""
         return self.about_model and not self.case.claim.beyond_k19
 
     @property
     def known_deviation(self) -> bool:
-        """Whether the claim deviates, and this deviation is on record for the model.
+        """Whether the claim deviates and a deviation from it is on record for the model.
 
-        A known deviation was found on all rows, so it does not excuse a deviation on only some of the rows. A collapsed
-        model is not excused either.
+        A known deviation was found on all rows, so it does not excuse a deviation on only some of the rows. Nor does it
+        excuse a collapsed model.
         """
         known = any(self.case.known_deviation(model) for model in self.models)
         return known and self.outcome == "deviates" and not self.limited
@@ -283,7 +283,7 @@ def _older(measurement: Measurement) -> list[str]:
 
 
 def against(case: Case, observed: float, band: tuple[float, float], models: Iterable[str]) -> str:
-    """Return, as text, what a deviating value contradicts, such as the paper's text or one of its figures.
+    """Return a text that says what a deviating value contradicts, such as the paper's text or one of its figures.
 
     The text says whether the paper's own figures contradict its claim, whether a second source agrees with the observed
     value, and which of the measured models were not used in the paper.

@@ -13,8 +13,10 @@ def add_parsers(commands) -> None:
     """Add the commands and their options to the command line."""
     listing = add_command(commands, "claims", "list claims and their known outcomes", "claims --model minilm", claims)
     listing.add_argument("--model", help="show known outcomes of this model only")
-    listing.add_argument("--task", help="only claims on this task; `all` for claims across tasks")
-    listing.add_argument("--family", metavar="LETTER", help="only claims of this family, such as C")
+    listing.add_argument(
+        "--task", help="list only claims on this task; `all` lists only claims that are not about a single task"
+    )
+    listing.add_argument("--family", metavar="LETTER", help="list only claims of this family, such as C")
     listing.add_argument("-v", "--verbose", action="store_true", help="also print each claim's source and measure")
 
     explaining = add_command(
@@ -45,18 +47,18 @@ def claims(options: argparse.Namespace) -> None:
         listed = [claim for claim in listed if any(case.task in names for case in claim.cases)]
         if not listed:
             of_family = f" of family {options.family}" if options.family else ""
-            raise UserError(f"no claim{of_family} is on {' or '.join(names)}: choose another --task or --family")
+            raise UserError(f"no claim{of_family} is on {' or '.join(names)}: choose another task or family")
     model = options.model and full_name(options.model)
     print(claim_table(listed, Screen.of_stream(sys.stdout), model=model, verbose=options.verbose))
     print(f"\n{len(listed)} claims")
     if not options.verbose:
-        print("details: -v, or bertsecrets explain ID")
+        print("for details, add -v or run bertsecrets explain ID")
 
 
 def explain(options: argparse.Namespace) -> None:
-    """Print everything about a claim, for all its variants and tasks or only for those that the user named.
+    """Print everything about a claim, for all variants and tasks that the given name covers.
 
-    If the claim covers tasks that the user has added, only these tasks are shown.
+    If these tasks include the user's own tasks, only the user's own tasks are shown.
     """
     from bertsecrets.claims.loading import find_cases
     from bertsecrets.report.explanation import claim_lines

@@ -24,7 +24,8 @@ DEFAULT_TASK = "rte"  # the smallest task
 class Selection:
     """The measures and tasks to compare.
 
-    By default, these are all that the stored sides have. If no side is stored, they are all measures on RTE.
+    By default, all measures and tasks of the stored sides are compared. If neither side is stored, all measures are
+    compared on RTE.
     """
 
     tasks: Sequence[str] = ()
@@ -45,7 +46,10 @@ class Selection:
 
 @dataclass(frozen=True)
 class SideSource:
-    """A side as named by an argument of `bertsecrets compare`. `model` is set only for arguments like MODEL@FOLDER."""
+    """The source of one side, parsed from an argument of `bertsecrets compare`.
+
+    `model` is None unless the argument has the form MODEL@FOLDER.
+    """
 
     argument: str
     kind: Literal["pin", "measurements", "checkpoint", "model"]
@@ -56,9 +60,9 @@ class SideSource:
     def parse(cls, argument: str) -> "SideSource":
         """Parse an argument.
 
-        A file is read as a pin, and MODEL@FOLDER or a folder of measurements as stored measurements. A folder that
-        contains a sequence classifier is a checkpoint, which is measured without training. Anything else is a model,
-        which is fine-tuned first.
+        A file is a pin. MODEL@FOLDER or a folder without a model names stored measurements. A folder that contains a
+        sequence classifier is a checkpoint, which is measured without training. Any other argument names a model, which
+        is fine-tuned before it is measured.
         """
         path = expanded(argument)
         model, _, store = argument.rpartition("@")
@@ -81,7 +85,7 @@ def _is_classifier(folder: Path) -> bool:
 
 
 def open_sides(arguments: Sequence[str], session: "Session", selection: Selection) -> list["Side"]:
-    """Return the sides that the arguments name. If one side is stored, the other is measured with the same measures."""
+    """Return the two sides of a comparison. If one side is stored, the other is measured with the same measures."""
     sources = [SideSource.parse(argument) for argument in arguments]
     stored = [_stored(source, session, selection) for source in sources]
     for source in sources:
@@ -100,7 +104,7 @@ def _check_training(
     session: "Session",
     wanted: Sequence["MeasureOnTask"],
 ) -> None:
-    """Check, before anything is measured, that on some task, both sides have the same number of training rows."""
+    """Check that both sides have the same number of training rows for at least one task, before measuring anything."""
     from bertsecrets.compare.sides import rows_of, training_difference
     from bertsecrets.models.initialisations import get_initialisation
     from bertsecrets.models.locations import ModelRef
@@ -124,7 +128,7 @@ def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) 
     """Return what to measure: each selected measure on each selected task for which it is available.
 
     Args:
-        trains: Whether a side is to be fine-tuned, which requires training rows.
+        trains: Whether a model must be fine-tuned for a side, which requires training rows.
     """
     from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask
@@ -140,7 +144,7 @@ def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) 
             if problem is None and get_measure(measure).fits(selection.initialisation):
                 wanted.append(MeasureOnTask(measure, name, selection.initialisation))
     if not wanted or (selection.measures and problems):
-        raise UserError(problems[0] if problems else "no measure supports this --init: choose another")
+        raise UserError(problems[0] if problems else "no measure supports this --init: choose another initialisation")
     return wanted
 
 
@@ -188,7 +192,7 @@ def _measured(source: SideSource, session: "Session", wanted: Sequence["MeasureO
 
 
 def _stored(source: SideSource, session: "Session", selection: Selection) -> "Side | None":
-    """Return the side of a pin or of stored measurements, or None if the side must be measured."""
+    """Return a side that is a pin or stored measurements, or None if the side must be measured."""
     if source.kind == "measurements":
         return _of_measurements(source, session, selection)
     if source.kind != "pin":
@@ -198,12 +202,19 @@ def _stored(source: SideSource, session: "Session", selection: Selection) -> "Si
     pin = side_of_pin(source.path)
     parts = tuple(part for part in pin.parts if selection.selects(part.wanted))
     if not parts:
-        raise UserError(f"{pin.name} has no measurements of {', '.join((*selection.tasks, *selection.measures))}")
+        raise UserError(
+            f"{pin.name} has no measurements of {', '.join((*selection.tasks, *selection.measures))}: "
+            "choose other tasks or measures"
+        )
     return replace(pin, parts=parts)
 
 
 def _of_measurements(source: SideSource, session: "Session", selection: Selection) -> "Side":
-    """Return a side made of stored measurements. Those with the session's row limit are preferred, then the latest."""
+    """Return a side that consists of stored measurements.
+
+    If a measurement is stored several times, the latest with the session's row limit is used or, if none has, the
+    latest of all.
+    """
     from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask, Side, part_of
     from bertsecrets.store.measurements import VALUES_FILE, load
@@ -231,11 +242,13 @@ def _of_measurements(source: SideSource, session: "Session", selection: Selectio
     if not models:
         of_model = f" of {source.model}" if source.model else ""
         raise UserError(
-            f"{source.path} has no measurements{of_model} with these limits and tasks: choose other limits or tasks"
+            f"{source.path} has no measurements{of_model} with these limits and tasks: "
+            "choose other values for --task, --init or --train-limit"
         )
     if len(models) > 1:
         raise UserError(
-            f"{source.path} has measurements of {', '.join(models)}: name one, as in {models[0]}@{source.path}"
+            f"{source.path} has measurements of {', '.join(models)}: "
+            f"name one of these models, as in {models[0]}@{source.path}"
         )
     suitable.sort(key=lambda stored: (stored.provenance.limit == options.limit, stored.provenance.made))
     latest: dict[tuple[str, int], dict[int, Measurement]] = {}

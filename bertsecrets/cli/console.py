@@ -97,8 +97,8 @@ def warnings_in_one_line() -> Iterator[None]:
 def bars_on_terminals() -> Iterator[None]:
     """Hide libraries' progress bars unless standard error is a terminal. Log files get progress lines instead.
 
-    For this, set an environment variable that tqdm reads on import and child processes inherit. If the user has already
-    set the variable, change nothing.
+    The bars are hidden by an environment variable, which tqdm reads when it is imported and which child processes
+    inherit. If the user has already set this variable, it is not changed.
     """
     terminal = sys.stderr is not None and sys.stderr.isatty()
     if terminal or PROGRESS_VARIABLE in os.environ:

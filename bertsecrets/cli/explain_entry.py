@@ -15,7 +15,7 @@ from bertsecrets.types import Subject
 
 
 def find_entry(root: Path, text: str) -> Path:
-    """Return the entry in the folder `text` or else the only entry with `text` in its name."""
+    """Return the entry in the folder `text`, or otherwise the only entry whose name contains `text`."""
     if (Path(text) / "manifest.json").is_file():
         return Path(text)
     matching = [entry for entry in entries(root) if text in entry.name]
@@ -33,12 +33,12 @@ def explanation(entry: Path, session: Session) -> Iterator[str]:
     """Yield lines that show the inputs of an entry's cache key, and what has changed since the entry was made.
 
     Args:
-        session: Session with the settings, device, model and data to compare the entry with.
+        session: Session whose settings, device, model and data are compared with those of the entry.
     """
     manifest = read_manifest(entry)
     key = Key.of_manifest(manifest)
     if key is None:
-        raise UserError(f"{entry} has no cache key: name an entry that bertsecrets store ls lists")
+        raise UserError(f"{entry} has no cache key: give the name of an entry that bertsecrets store ls lists")
     problem = damage(entry)
     yield f"{entry}: made {manifest.get('made')}, {f'damaged ({problem})' if problem else 'undamaged'}"
     if weights := manifest.get("weights"):
@@ -72,7 +72,7 @@ def _parts(key: Key) -> Iterator[str]:
 
 
 def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[str]:
-    """Yield the differences between an entry's key and the key that the entry would have if it were made now."""
+    """Yield the differences between the key of an entry and the key that the same entry would get today."""
     subject = Subject(**manifest["subject"])
     subject = replace(subject, model=session.options.model or subject.model)
     known: dict[str, Any] = {}  # current inputs that need neither model nor data

@@ -57,7 +57,7 @@ def add_parsers(commands) -> None:
         "--watched",
         type=path,
         metavar="PATH",
-        help="with --output or --digests: path that a pipeline watches for changes; fail unless files are read from it",
+        help="with --output or --digests: fail unless files are read from this path, which a pipeline watches",
     )
     add_run_options(fetching, [name for name in ROW_OPTIONS if name != "task_file"])
 
@@ -88,7 +88,9 @@ def corpus(options: argparse.Namespace) -> None:
     )
     wanted = f"{rows[0]} training and {rows[1]} validation pairs"
     if min(rows) < 1 or sum(rows) > PAIR_LIMIT:
-        raise UserError(f"cannot write {wanted}: give 1 or more of each, and at most {PAIR_LIMIT} in total")
+        raise UserError(
+            f"cannot write {wanted}: give at least 1 pair of each kind, and at most {PAIR_LIMIT} pairs in total"
+        )
     folder = write_corpus(options.folder, *rows)
     written = tuple(len(load_folder(folder, task("rte"), name)) for name in SPLITS)
     if written != rows:
@@ -104,8 +106,8 @@ def fetch(options: argparse.Namespace) -> None:
     """Download and check a model and tasks, or write only the tasks, or only the digests of the model's files."""
     if options.output and options.digests:
         raise UserError(
-            "--output and --digests cannot be combined, because one writes data and the other describes the model: "
-            "run fetch once for each"
+            "--output and --digests cannot be combined, because --output writes data and --digests describes a model: "
+            "run fetch once with each option"
         )
     if options.watched and not (options.output or options.digests):
         raise UserError("--watched has no effect without --output or --digests: leave it out")
@@ -155,13 +157,13 @@ def _fetch_digests(options: argparse.Namespace) -> None:
 
 
 def _check_watched(what: str, folders: Sequence[Path], watched: Path) -> None:
-    """Check that files are read from the watched path. If that is not a folder, no local folder may be read."""
+    """Check that files are read from the watched path. If this path is not a folder, no local folder may be read."""
     expected = [watched] if watched.is_dir() else []
     if [os.path.realpath(folder) for folder in folders] != [os.path.realpath(folder) for folder in expected]:
         read = f"is read from {folders[0]}" if folders else "is not read from a folder"
         raise UserError(
-            f"{what} {read}, but {watched} is watched for changes: use the same folder for both "
-            "(pipeline.model_files and pipeline.glue_files in params.yaml)"
+            f"{what} {read}, but the pipeline watches {watched} for changes: use the same folder for both "
+            "(see pipeline.model_files and pipeline.glue_files in params.yaml)"
         )
 
 

@@ -38,7 +38,7 @@ def add_parsers(commands) -> None:
         measure,
     )
     parser.add_argument("measure", metavar="MEASURE", help="scores, attention-change, special-tokens, ... or all")
-    parser.add_argument("--task", help="GLUE task; required for measures that run on a task")
+    parser.add_argument("--task", help="GLUE task; not needed for measures that do not run on a task")
     parser.add_argument("--init", default="pretrained", **INITIALISATION_OPTION)
     parser.add_argument("--seed", type=whole_number, default=1, metavar="N", help="fine-tuning seed (default: 1)")
     parser.add_argument(
@@ -51,8 +51,8 @@ def add_parsers(commands) -> None:
     parser.add_argument(
         "--heads",
         metavar="SETS",
-        help="for head-ablation: sets of heads to disable, such as 1.2 (layer 1, head 2), 1.2+7.6, 5 (a whole layer), "
-        "all, pairs:5 or nested:1.2,7.6; separate several sets with spaces",
+        help="for head-ablation: sets of heads to disable, separated by spaces, such as 1.2 (layer 1, head 2), "
+        "1.2+7.6, 5 (all heads of layer 5), all, pairs:5 or nested:1.2,7.6",
     )
     parser.add_argument(
         "--option",
@@ -77,10 +77,10 @@ def measure(options: argparse.Namespace) -> None:
     if options.measure == ALL_MEASURES:
         if options.save is None or options.json is not None:
             raise UserError(
-                "`measure all` needs --save DIR and does not support --json: to write JSON, name a single measure"
+                "`measure all` requires --save DIR and cannot write JSON: to use --json, name a single measure"
             )
         if given:
-            raise UserError(f"option {next(iter(given))} is for a single measure, not for all: leave it out")
+            raise UserError(f"option {next(iter(given))} cannot be used with `measure all`: leave out this option")
         measures = [get_measure(name) for name in measure_names()]
         measures = [measure for measure in measures if measure.common and measure.fits(options.init)]
     else:

@@ -82,7 +82,7 @@ def check_outputs(options: argparse.Namespace) -> "Baseline | None":
 
 
 def check_output_files(files: Iterable[Path | None]) -> None:
-    """Check, before anything is measured, that each file can be written to an existing folder. None is skipped."""
+    """Check, before anything is measured, that each file can be written to an existing folder. Ignore None values."""
     checked: set[str] = set()
     for file in filter(None, files):
         if not file.parent.exists():
@@ -106,10 +106,10 @@ def check_output_folder(folder: Path | None) -> None:
 
 
 def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """Check that none of these options was given.
+    """Check that none of the named options was given.
 
     Args:
-        why: Why the option cannot be used, as the part of the message that follows the option's name.
+        why: The reason why the options cannot be used. It follows the option's name in the error message.
     """
     for name in names:
         value = getattr(options, name)
@@ -118,7 +118,7 @@ def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
 
 
 def without(arguments: Sequence[str], names: Collection[str]) -> list[str]:
-    """Return a command's arguments without the named options and the values of these options.
+    """Return a command's arguments without the named options and their values.
 
     >>> without(["report", "--claim", "C1", "--html=x.html", "-v", "--offline"], SELECTION_FLAGS)
     ['report', '--offline']
@@ -180,7 +180,7 @@ def conclude(options: argparse.Namespace, opened: Sequence["JudgedRun"], baselin
 
 
 def _add_examples(options: argparse.Namespace, run: "JudgedRun") -> None:
-    """Add attention maps for the page's viewer to a run, if a page is requested and the run is complete."""
+    """If a page is requested and the run is complete, add attention maps to the run for the page's viewer."""
     if not options.html or not options.examples or run.ended is not None:
         return
     from bertsecrets.report.viewer import find_examples  # needs an extra
@@ -201,7 +201,7 @@ def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
     text = run_text(run.verdicts, Screen.of_stream(sys.stdout), confidence, verbose=options.verbose)
     print(encodable(text, sys.stdout))
     if not options.verbose:
-        print("details: -v, or bertsecrets explain ID")
+        print("for details, add -v or run bertsecrets explain ID")
     for line in annotations(filter(run.fails, run.verdicts)):
         print(line)
 
@@ -212,7 +212,7 @@ def _of_checkpoint(options: argparse.Namespace) -> bool:
 
 
 def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool) -> str:
-    """Return a line about claims that lack seeds, with the command that adds them; empty if there are none."""
+    """Return a line about claims that lack seeds, with a command that adds seeds; empty if no claim lacks seeds."""
     if _of_checkpoint(options):
         return ""
     command = ["bertsecrets", *without(options.words, (*SELECTION_FLAGS, *(["--model"] * several)))]
@@ -225,10 +225,10 @@ def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool
 def more_seeds_line(
     run: "JudgedRun", verdicts: Sequence["Verdict"], command: Sequence[str], whole: Sequence[str]
 ) -> str:
-    """Return a line about verdicts that lack seeds, with the command that adds them; empty if there are none.
+    """Return a line about claims that lack seeds, with a command that adds seeds; empty if no claim lacks seeds.
 
     Args:
-        command, whole: As in `open_claims_line`, except that any `--seeds` and `--budget` are dropped.
+        command, whole: Arguments of `open_claims_line`, from which `--seeds` and `--budget` are removed here.
     """
     from bertsecrets.report.text import open_claims_line
 
@@ -237,7 +237,7 @@ def more_seeds_line(
 
 
 def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
-    """Write the requested files except the page."""
+    """Write all requested output files except the HTML page."""
     from bertsecrets.report.json import as_file, layer_rows, metrics
     from bertsecrets.report.markdown import model_card, summary
     from bertsecrets.settings import load_settings

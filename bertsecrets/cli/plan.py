@@ -42,7 +42,7 @@ def add_parsers(commands) -> None:
         nargs="?",
         const="",
         metavar="ADDRESS",
-        help="run on a Ray cluster (default: the one at RAY_ADDRESS, or else a new cluster on this machine)",
+        help="run on the Ray cluster at ADDRESS (default: RAY_ADDRESS or, without it, a new cluster on this machine)",
     )
     run_parser.add_argument(
         "--gpus",
@@ -117,7 +117,7 @@ def _jobs(planned: "Plan", known: "Mapping[Request, State]", options: RunOptions
 
 
 def _print_plan(known: "Mapping[Request, State]", facts: Mapping[str, Any]) -> None:
-    """Print a plan as a table with one row for all seeds of a job, and print the totals of the plan."""
+    """Print a plan as a table, followed by its totals. Jobs that differ only in their seed share a row."""
     from bertsecrets.judging import skipped
     from bertsecrets.report.findings import seed_ranges
     from bertsecrets.report.tables import table
@@ -126,7 +126,7 @@ def _print_plan(known: "Mapping[Request, State]", facts: Mapping[str, Any]) -> N
         print(skipped(names, reason))
     if facts["without_data"]:
         names = ", ".join(facts["without_data"])
-        print(f"not looked up in the store, because their data are not on this machine: {names}")
+        print(f"tasks not looked up in the store, because their data are not on this machine: {names}")
     rows: dict[tuple[str, ...], list[Request]] = {}
     for job in known:
         options = " ".join(f"{name}={value}" for name, value in job.options)
@@ -157,7 +157,7 @@ def run(options: argparse.Namespace) -> int:
     baseline = check_outputs(options)
     chosen, tasks = selected(options)
     if options.gpus is not None and options.ray is None:
-        raise UserError("--gpus requires --ray: local jobs use --device")
+        raise UserError("--gpus requires --ray: to choose the device of local jobs, use --device")
     if options.ray is not None:
         check_ray(options.gpus)
     session = Session(RunOptions.from_namespace(options))

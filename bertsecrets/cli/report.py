@@ -41,7 +41,7 @@ def add_parsers(commands) -> None:
         dest="models",
         metavar="MODEL",
         action="append",
-        help=f"{PARSING['model']['help']}; repeatable, to compare models on one page",
+        help=f"{PARSING['model']['help']}; repeat the option to compare several models on one page",
     )
     parser.add_argument("--checkpoint", **CHECKPOINT_OPTION)
     add_selection(
@@ -56,7 +56,7 @@ def add_parsers(commands) -> None:
         help="measure nothing, and judge the measurements in this folder, which `measure`, `report` or `run` wrote "
         "with --save",
     )
-    only = "with --measurements: use only measurements with this {} (and on --task, if given); repeatable"
+    only = "with --measurements: use only measurements with this {} and, if --task is given, on this task; repeatable"
     saved.add_argument(
         "--init", action="append", choices=INITIALISATIONS, metavar="NAME", help=only.format("initialisation")
     )
@@ -95,7 +95,7 @@ def _opened(options: argparse.Namespace) -> "JudgedRun":
 
 
 def _drop_slow_claims(run: "JudgedRun", options: RunOptions) -> None:
-    """Skip the slowest claims, and say which, if --limit is given without --grid-limit."""
+    """If --limit is given without --grid-limit, leave out the slowest claims and print their ids."""
     from bertsecrets.claims.requirements import is_slow
 
     slow = [case for case in run.possible() if is_slow(case)]
@@ -128,13 +128,13 @@ def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[st
         chosen = select_cases([name for name in session.run.cases if name in known], tasks)
         if gone := [name for name in session.run.cases if name not in known]:
             number = counted(len(gone), "claim")
-            print(f"skipped {number} of the saved run that expected/ no longer contains: {', '.join(gone)}")
+            print(f"skipped {number} that the saved run judged but expected/ no longer contains: {', '.join(gone)}")
     run = JudgedRun(session, chosen)
     run.asked = run.possible()
     if not run.asked:
         kept = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in saved.shelf.seeds().items())
         raise UserError(
             f"nothing to judge for {run.model} in {options.measurements}, which has {kept}: "
-            "choose from these with --model and --seeds, or choose other claims"
+            "choose one of these models and some of its seeds with --model and --seeds, or choose other claims"
         )
     return run

@@ -89,7 +89,9 @@ def verify(options: argparse.Namespace) -> None:
     for path, problem in damaged:
         print(f"{path}: {problem}")
     if damaged:
-        raise UserError(f"{len(damaged)} of {len(checked)} items damaged in {root}: delete them; a run recreates them")
+        raise UserError(
+            f"{len(damaged)} of {len(checked)} items damaged in {root}: delete them, and the next run recreates them"
+        )
     print(f"{root}: {len(checked)} checked, none damaged")
 
 
@@ -131,7 +133,7 @@ def explain(options: argparse.Namespace) -> None:
 
 
 def _older(kind: str, manifest: dict[str, Any]) -> str | None:
-    """Return how code and libraries have changed since an entry was made, or None if no change is known.
+    """Return how the code and the libraries have changed since an entry was made, or None if no change is known.
 
     Devices are not compared, because machines with different devices may share a store.
     """

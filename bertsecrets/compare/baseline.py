@@ -27,11 +27,11 @@ DECIDING_SETTINGS = {"scores", "attention", "judge"}  # other settings say how a
 
 @dataclass(frozen=True)
 class Baseline:
-    """The accepted verdicts in a file.
+    """A file with the accepted verdicts of a model.
 
     Args:
-        accepted: The accepted verdicts; None if the file is new.
-        updating: Whether to accept all verdicts of the run, which then replace those in the file.
+        accepted: The accepted verdicts, or None if the file does not exist yet.
+        updating: Whether to accept all verdicts of the run and write them to the file in place of the earlier ones.
     """
 
     path: Path
@@ -40,7 +40,7 @@ class Baseline:
 
     @classmethod
     def read(cls, path: Path, *, updating: bool = False) -> "Baseline":
-        """Read the accepted verdicts. The file may be missing only if it is to be updated."""
+        """Read the accepted verdicts. A missing file is an error, unless the baseline is being updated."""
         new = updating and not path.exists()
         return cls(path, None if new else read_verdicts_file(path), updating)
 
@@ -76,7 +76,7 @@ class Baseline:
 
     def _refuse(self, difference: str) -> None:
         what = f"{self.path} is the baseline of another run ({excerpt(difference, 200)})"
-        raise UserError(f"{what}: use the same model, rows and settings, or update the baseline")
+        raise UserError(f"{what}: run again with the same model, rows and settings, or update the baseline")
 
     def covers(self, name: str) -> bool:
         """Return whether a case has an accepted verdict. If the baseline is being updated, always return True."""
@@ -91,7 +91,8 @@ class Baseline:
     def updated(self, run: VerdictsFile) -> Changes:
         """Return the changes from the accepted verdicts to those of a run.
 
-        Accepted verdicts on cases that the run did not judge are kept if their model and settings are those of the run.
+        If the run has the same model and settings as the baseline, cases that it did not judge keep their accepted
+        verdicts.
         """
         same = (
             self.accepted is not None
@@ -104,9 +105,10 @@ class Baseline:
         return Changes(self.accepted or run.model_copy(update={"verdicts": []}), new)
 
     def lines(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
-        """Yield one line for each nonempty group of a run's failing verdicts.
+        """Yield up to three lines that list the failing verdicts of a run.
 
-        There are three groups: worse than in the baseline, accepted by the baseline, and not in the baseline.
+        The first line lists verdicts that are worse than in the baseline, the second lists verdicts that the baseline
+        accepts, and the third lists verdicts on cases that the baseline does not contain. Empty lists are left out.
         """
         names: dict[bool | None, list[str]] = {False: [], True: [], None: []}
         for verdict in (each.data for each in verdicts if each.outcome in FAILURES):
@@ -124,7 +126,7 @@ def _same_model(accepted: str, model: str) -> bool:
 
 
 def _changed_settings(accepted: Mapping[str, Any], given: Mapping[str, Any]) -> list[ChangedFact]:
-    """Return the differences between two runs in those settings that affect the verdicts on a given model."""
+    """Return the settings that differ between two runs. Settings that affect only training are ignored."""
     deciding = (
         {name: part for name, part in settings.items() if name in DECIDING_SETTINGS} for settings in (accepted, given)
     )

@@ -1,4 +1,4 @@
-"""The quantities that are compared head by head. Each is computed from means over the examples of a measurement."""
+"""The quantities that are compared head by head. All are computed from a measurement's means over examples."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ class CellValues:
     """A quantity of a measurement, with one value for each cell (head, layer or model).
 
     Args:
-        unit: Unit, which determines the smallest effect of interest (`claims.band`).
+        unit: Unit of the values. It determines the smallest effect of interest (`claims.band`).
         shape: Shape of the cells: (layers, heads), (layers,), or () for a scalar.
         block: Per-example values; one row per example.
-        statistic: Function from the column means of `block` (shape [..., k]) to the cells (shape [..., cells]).
+        statistic: Function from the column means of `block` to the cells, with shapes [..., k] and [..., cells].
         right: Mask of the correct predictions, if the quantity is an accuracy.
         clusters: Cluster index of each row (see `Estimand`).
         step: Smallest change that a single example can cause; 0 for continuous quantities.
@@ -39,7 +39,11 @@ class CellValues:
 
 
 def _of_heads(measurement: Measurement, name: str, what: str, unit: str, sample: np.ndarray) -> CellValues:
-    """Return a quantity with one value per head: the mean over examples of `sample` ([example, layer, head])."""
+    """Return a quantity with one value per head, which is the mean of `sample` over examples.
+
+    Args:
+        sample: Per-example values, indexed by [example, layer, head].
+    """
     block = sample.reshape(len(sample), -1).astype(np.float64)
     clusters = measurement.samples.get("cluster")
     step = 100 / len(sample) if unit == "percent" else 0.0
@@ -100,7 +104,7 @@ def _scores(measurement: Measurement) -> Iterator[CellValues]:
 
 
 def _step(measurement: Measurement, block: np.ndarray) -> float:
-    """Return by how many points the score changes if one answer changes; 0 for regression."""
+    """Return by how many points the score changes if one answer changes, or 0 for a regression task."""
     return 0.0 if TASKS[measurement.subject.task].regression else 100 / len(block)
 
 

@@ -45,7 +45,7 @@ CHANGE_KINDS: tuple[Kind, ...] = ("worse", "weaker", "better", "moved", "new", "
 
 @dataclass(frozen=True)
 class ChangedFact:
-    """A fact that differs between two runs or two verdicts, as text."""
+    """A fact that differs between two runs or two verdicts, with both of its values as text."""
 
     name: str
     before: str
@@ -89,8 +89,8 @@ def ends(interval: Sequence[float | None] | None) -> tuple[float, float] | None:
 def moved(before: VerdictData, after: VerdictData) -> bool:
     """Return whether an observed value changed by more than the confidence intervals explain.
 
-    The interval for the difference is computed from both intervals (MOVER, Zou & Donner 2008). It assumes independence
-    and is conservative for verdicts that share examples or seeds.
+    The interval for the difference is computed from both intervals (MOVER, Zou & Donner 2008). This method assumes that
+    the two values are independent, so it is conservative if the verdicts share examples or seeds.
     """
     if before.observed is None or after.observed is None:
         return False
@@ -100,16 +100,17 @@ def moved(before: VerdictData, after: VerdictData) -> bool:
 
 
 def _reach(verdict: VerdictData, direction: float) -> float:
-    """Return the distance from the observed value to the upper (`direction` > 0) or lower end of its interval.
+    """Return the distance from the observed value to one end of its interval, or 0 if the interval is unknown.
 
-    If there is no interval, the distance is 0.
+    Args:
+        direction: The upper end is used if this number is positive, and the lower end otherwise.
     """
     interval = ends(verdict.interval)
     return 0.0 if interval is None or verdict.observed is None else abs(interval[direction > 0] - verdict.observed)
 
 
 def standing(verdict: VerdictData) -> str:
-    """Return the outcome of a verdict. For a mild deviation, return its reason code instead."""
+    """Return the outcome of a verdict or, if it is a mild deviation, its reason code."""
     if verdict.verdict != "deviates":
         return verdict.verdict or ERROR
     return verdict.reason_code if verdict.reason_code in MILD_DEVIATIONS else "deviates"
@@ -123,9 +124,10 @@ def _harm(before: VerdictData, after: VerdictData) -> int:
 
 
 def is_worse(before: VerdictData, after: VerdictData) -> bool:
-    """Return whether `after` fails and ranks below `before`, or is an error although `before` is not.
+    """Return whether `after` is worse than `before`.
 
-    An undecided verdict does not fail, so it is not worse than a decided one.
+    This is true if `after` fails and ranks below `before`, and also if `after` is an error and `before` is not. An
+    undecided verdict does not fail, so it is not worse than a decided one.
     """
     if after.verdict is None:
         return before.verdict is not None
@@ -170,7 +172,7 @@ class Changes:
 
     @cached_property
     def verdicts(self) -> list[Change]:
-        """One change for each case that at least one of the two runs judged."""
+        """The changes, one for each case. A case is included if at least one of the two runs judged it."""
         before, after = ({verdict.id: verdict for verdict in run.verdicts} for run in (self.before, self.after))
         return [Change(before.get(name), after.get(name)) for name in before | after]
 
@@ -180,10 +182,10 @@ class Changes:
 
     @property
     def by_definition(self) -> list[Change]:
-        """The changes that only the suite can have caused, because the same weights were measured on the same data.
+        """The verdicts that changed because the suite changed. The same weights were measured on the same data.
 
-        One of three things must hold: the suite's version differs, the claim's definition differs, or all values are
-        equal, so that they must have been judged by different rules.
+        A changed verdict is included if the suite's version or the claim's definition differs. It is also included if
+        all values are equal, because the values must then have been judged by different rules.
         """
         suites = [(run.software.get("bertsecrets"), run.commit) for run in (self.before, self.after)]
         return [
@@ -224,7 +226,7 @@ def _conditions(verdict: VerdictData) -> dict[str, Any]:
 
 
 def setting_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a run as facts."""
+    """Return the settings of a run as a flat mapping from names to values."""
     return {
         f"setting {section}.{name}": value
         for section, inner in settings.items()
@@ -243,12 +245,12 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
         data = from_json(read_bytes(path, VERDICTS_BYTES))
     except ValueError as error:
         raise UserError(
-            f"{path} is not valid JSON ({excerpt(error, 100)}): give a file written by bertsecrets report --json"
+            f"{path} is not valid JSON ({excerpt(error, 100)}): pass a file written by bertsecrets report --json"
         ) from error
     if isinstance(data, dict) and "bertsecrets" in data:  # written by pytest-benchmark
         data = data["bertsecrets"]
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise UserError(f"{path} has no verdicts: give a file written by bertsecrets report --json")
+        raise UserError(f"{path} has no verdicts: pass a file written by bertsecrets report --json")
     if finite(data) != data:
         raise UserError(f"{path} contains NaN or an infinite number, which JSON does not allow: write the file again")
     data = upgraded(data)
@@ -261,9 +263,9 @@ def read_verdicts_file(path: Path) -> VerdictsFile:
     try:
         run = VerdictsFile.model_validate_json(to_json(data), strict=True)
     except ValidationError as error:
-        raise UserError(f"{path}: {first_problem(error)}: give a file written by bertsecrets report --json") from error
+        raise UserError(f"{path}: {first_problem(error)}: pass a file written by bertsecrets report --json") from error
     ids = [verdict.id for verdict in run.verdicts]
     if len(set(ids)) < len(ids):
         [(duplicate, _)] = Counter(ids).most_common(1)
-        raise UserError(f"{path} contains two verdicts for {excerpt(duplicate, 60)}: give a file from a single run")
+        raise UserError(f"{path} contains two verdicts for {excerpt(duplicate, 60)}: pass a file from a single run")
     return run

@@ -4,9 +4,10 @@ Both sides are measured on the same examples. If either side has several seeds, 
 drift is a difference beyond the seed variance. If both sides are single checkpoints, examples are the units, and the
 result applies only to these checkpoints.
 
-A cell (a head, a layer, or the model) drifts if its difference is significantly larger than the smallest effect of
-interest (see `claims.band`), and is the same if the difference is significantly smaller (two one-sided tests). The
-false discovery rate of drift is controlled over all cells of all measures.
+A cell is a head, a layer, or the whole model. A cell has drifted if its difference is significantly larger than the
+smallest effect of interest (see `claims.band`). A cell counts as the same if its difference is significantly smaller
+than that effect, according to two one-sided tests. The false discovery rate of drift is controlled over all cells of
+all measures.
 """
 
 from collections.abc import Sequence
@@ -35,10 +36,11 @@ class CellDifferences:
 
     Args:
         shape: Shape of the cells: (layers, heads), (layers,), or () for a scalar.
-        deviations: Differences in units of the standard deviation across seeds, or of the standard error over examples.
+        deviations: Differences divided by the standard deviation across seeds or, if examples are the units, by the
+            standard error over examples.
         p_drift: p-values for the null hypothesis that the difference is at most the smallest effect of interest.
         p_same: p-values for the null hypothesis that the difference is at least the smallest effect of interest.
-        drifted: Mask of the cells that differ, at a controlled false discovery rate.
+        drifted: Mask of the cells that have drifted. The false discovery rate is controlled.
         shown_same: Mask of the equivalent cells. Each cell is tested alone, without correction for multiple testing.
     """
 
@@ -56,9 +58,10 @@ class CellDifferences:
 
     @property
     def largest(self) -> list[int]:
-        """The drifted cells, or all cells if none drifted, sorted by decreasing deviation, then by decreasing change.
+        """The drifted cells or, if no cell has drifted, all cells.
 
-        Cells that have a number on only one side come first.
+        They are sorted by deviation, largest first. Cells with equal deviations are sorted by change, largest first.
+        Cells that have a number on only one side come before all others.
         """
         cells = np.flatnonzero(self.drifted) if self.drifted.any() else np.arange(len(self.before))
         deviation = np.nan_to_num(abs(self.deviations[cells]), nan=-1.0, posinf=np.inf)
@@ -87,7 +90,7 @@ class Compared:
     """The comparison of two sides by one measure on one task.
 
     Args:
-        reason: The reason why a model counts as collapsed or the sides cannot be compared, or "" if neither is true.
+        reason: Why a model counts as collapsed, or why the sides cannot be compared. It is "" if neither is true.
         basis: The numbers of seeds and examples that were compared, as text.
         counted: Units of replication.
     """
@@ -107,7 +110,7 @@ class Compared:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The comparison of this measure as JSON data."""
+        """This comparison as JSON data."""
         return {
             **asdict(self.wanted),
             "outcome": self.outcome,
@@ -122,7 +125,7 @@ class Comparison:
     """Comparison of two sides, measure by measure.
 
     Args:
-        rate: False discovery rate for drift, which is also the error rate of each equivalence test.
+        rate: False discovery rate of drift. It is also the error rate of each equivalence test.
     """
 
     before: Side
@@ -165,7 +168,7 @@ def compare(before: Side, after: Side, settings: JudgeParams) -> Comparison:
 
 
 def _tested_measure(part: Part, other: Part | None, after: Side, settings: JudgeParams) -> Compared:
-    """Test the cells of a measure, without correction for multiple testing."""
+    """Test all cells of one measure. The p-values are not corrected for multiple testing."""
     wanted = part.wanted
     if other is None:
         return Compared(wanted, "not comparable", after.left_out.get(str(wanted), f"{after.name} lacks this measure"))
@@ -196,30 +199,31 @@ def _mismatch(part: Part, other: Part) -> str:
     if part.data != other.data or part.examples != other.examples:
         limits = " and ".join("all rows" if side.limit is None else f"limit {side.limit}" for side in sides)
         examples = f"{part.examples} and {other.examples}; {limits}"
-        return f"measured on different examples ({examples}): use the same rows and limits"
+        return f"measured on different examples ({examples}): measure both sides on the same rows"
     if problem := training_difference(part.trained_on, other.trained_on):
         return problem
     if changed := [name for name in part.settings if part.settings[name] != other.settings.get(name)]:
-        return f"measured with different settings ({', '.join(changed)}): measure or pin one side again"
+        return f"measured with different settings ({', '.join(changed)}): measure or pin one of the sides again"
     pairs = [(values, other.quantities[name]) for name, values in part.quantities.items() if name in other.quantities]
     if not pairs:
-        return "no quantities in common: measure or pin one side again"
+        return "the two sides have no quantities in common: measure or pin one of them again"
     for before, after in pairs:
         if before.mean.shape != after.mean.shape:
             shapes = " and ".join(" x ".join(map(str, values.mean.shape)) for values in (before, after))
             return f"different numbers of layers or heads: {shapes}"
     known = all(side.errors or values.by_seed for side in sides for values in side.quantities.values())
     if len(part.seeds) + len(other.seeds) == 2 and not known:
-        return "only one seed on each side, and no per-example data: measure more seeds"
+        return "each side has only one seed, and at least one side has no per-example data: measure more seeds"
     return ""
 
 
 def _by_seeds(name: str, before: Values, after: Values, counts: tuple[int, int]) -> CellDifferences:
-    """Test a quantity's differences against the variance across seeds, with Student's t.
+    """Test the differences in a quantity with t-tests, with seeds as the units.
 
     A few seeds may agree closely by chance, so each head's variance is raised towards the pooled variance of all heads
-    (Smyth 2004), but never lowered. Each standard deviation is at least half the smallest change that a single example
-    can cause. All heads share the same seeds, so pooling the heads adds no degrees of freedom.
+    (Smyth 2004), but never lowered. The smallest change that a single example can cause is also taken into account: no
+    standard deviation is less than half of it. All heads share the same seeds, so pooling the heads adds no degrees of
+    freedom.
     """
     degrees = sum(counts) - 2
     spreads = [values.std.ravel() for values in (before, after)]
@@ -233,9 +237,9 @@ def _by_seeds(name: str, before: Values, after: Values, counts: tuple[int, int])
 
 
 def typical_spread(stds: Cells, degrees: int) -> tuple[float, float]:
-    """Return the typical standard deviation of all cells, and its degrees of freedom (Smyth 2004, section 6).
+    """Return the standard deviation of a typical cell, and its degrees of freedom (Smyth 2004, section 6).
 
-    The more the variance between cells exceeds the sampling error, the fewer the degrees of freedom.
+    The more the standard deviations of the cells vary beyond their sampling error, the fewer the degrees of freedom.
     """
     from scipy.optimize import brentq
     from scipy.special import digamma, polygamma
@@ -250,7 +254,7 @@ def typical_spread(stds: Cells, degrees: int) -> tuple[float, float]:
 
 
 def _by_examples(name: str, before: Values, after: Values, settings: JudgeParams) -> CellDifferences:
-    """Test a quantity's differences between two checkpoints, with a paired bootstrap over examples.
+    """Test the differences in a quantity between two checkpoints with a paired bootstrap over examples.
 
     Accuracies are compared with McNemar's exact test.
     """
@@ -270,9 +274,10 @@ def _by_examples(name: str, before: Values, after: Values, settings: JudgeParams
 
 
 def _by_errors(name: str, part: Part, other: Part, settings: JudgeParams) -> CellDifferences:
-    """Test a quantity's differences between two checkpoints, one of them pinned, using standard errors over examples.
+    """Test the differences in a quantity between two checkpoints, at least one of which was read from a pin.
 
-    Errors on the same examples are usually positively correlated, so treating them as independent is conservative.
+    Pins contain no per-example data, so the standard errors over examples of the two checkpoints are used. Errors on
+    the same examples are usually positively correlated, so treating them as independent is conservative.
     """
     errors = [side.errors or errors_over_examples(side, settings) for side in (part, other)]
     error = np.hypot(*(of_side[name].ravel() for of_side in errors))
@@ -280,7 +285,7 @@ def _by_errors(name: str, part: Part, other: Part, settings: JudgeParams) -> Cel
 
 
 def errors_over_examples(part: Part, settings: JudgeParams) -> dict[str, Float[np.ndarray, "..."]]:
-    """Return, for each quantity, the bootstrap standard errors of a single checkpoint's cells over examples."""
+    """Return the standard errors of all cells of a single checkpoint, by quantity, from a bootstrap over examples."""
     errors = {}
     for name, values in part.quantities.items():
         [cells] = values.by_seed
@@ -344,7 +349,7 @@ def _tested(name: str, before: Values, after: Values, scale: Cells, error: Cells
 
 
 def _decided(measures: Sequence[Compared], rate: float) -> list[Compared]:
-    """Set the outcomes of the measures, controlling the false discovery rate over all cells."""
+    """Return the measures with their outcomes. The false discovery rate is controlled over all cells."""
     families = [
         np.concatenate([difference.p_drift for difference in measure.differences])
         for measure in measures
@@ -366,13 +371,14 @@ def _decide(measure: Compared, drifted: Bool[np.ndarray, " cells"], rate: float)
 
 
 def discoveries(families: Sequence[Float[np.ndarray, " _cells"]], rate: float) -> list[Bool[np.ndarray, " _cells"]]:
-    """Return which hypotheses are rejected, controlling the false discovery rate within and among families.
+    """Return which hypotheses are rejected. The false discovery rate is controlled within and among families.
 
-    A family contains the heads of one measure. Families are selected by their Simes p-values. Within these families,
-    hypotheses are rejected at a rate scaled by the proportion of selected families. Both steps use the
-    Benjamini-Hochberg procedure (Benjamini and Bogomolov 2014). As a result, drift of a score is not missed just
-    because hundreds of heads are tested too. If nothing differs, the probability of any rejection is at most `rate`.
-    The p-values may be independent or positively dependent, as for heads that share a model, seeds and examples.
+    A family contains the hypotheses about the cells of one measure. First, families are selected by their Simes
+    p-values. Then, hypotheses are tested within the selected families, at `rate` times the proportion of families that
+    were selected. Both steps use the Benjamini-Hochberg procedure (Benjamini and Bogomolov 2014). Therefore, a drift in
+    the score can still be found when hundreds of heads are tested as well. If nothing differs, the probability of any
+    rejection is at most `rate`. The p-values may be independent or positively dependent, as for heads that share a
+    model, seeds and examples.
 
     >>> [flags.tolist() for flags in discoveries([np.array([0.001, 0.6]), np.array([0.04])], 0.05)]
     [[True, False], [True]]

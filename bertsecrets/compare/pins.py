@@ -36,7 +36,7 @@ class Pin(Section):
     """The content of a pin.
 
     Attributes:
-        reasons: When and why the model was pinned each time, latest first.
+        reasons: When and why the model was pinned. The latest pin comes first.
         weights: Identity of the pretrained model's weights.
         tokenizer: Identity of the model's tokenizer files.
     """
@@ -73,7 +73,10 @@ def default_place(model: str) -> Path:
 
 
 def check_reason(place: Path, reason: str) -> list[Reason]:
-    """Check a new reason for pinning a model, and return the reasons in the existing pin, if there is one."""
+    """Check that a reason for pinning a model is new, and return the earlier reasons.
+
+    Earlier reasons are read from the existing pin. If no pin exists, the list is empty.
+    """
     if not reason.strip():
         raise UserError("--reason is empty: say why the model is pinned, or what has changed since the last pin")
     earlier = read_pin(place).reasons if place.exists() else []
@@ -81,7 +84,7 @@ def check_reason(place: Path, reason: str) -> list[Reason]:
         if _plain(previous.reason) == _plain(reason):
             raise UserError(
                 f"{place} was pinned on {previous.made[:10]} for the same reason ({excerpt(reason, 80)}): "
-                "give a new --reason that says what has changed, or another --output"
+                "say with --reason what has changed since then, or write to another file with --output"
             )
     return earlier
 
@@ -130,9 +133,9 @@ def read_pin(place: Path) -> Pin:
     try:
         return Pin.model_validate(read_yaml(read_text(place, PIN_BYTES, "cannot read the pin"))[1])
     except ValidationError as error:
-        raise UserError(f"{place} is not a pin ({first_problem(error)}): write one with bertsecrets pin") from error
+        raise UserError(f"{place} is not a pin ({first_problem(error)}): create a pin with bertsecrets pin") from error
     except YamlError as error:
-        raise UserError(f"{place}, line {error.line}: {error}: write it again with bertsecrets pin") from error
+        raise UserError(f"{place}, line {error.line}: {error}: create the pin again with bertsecrets pin") from error
 
 
 def side_of_pin(place: Path) -> Side:

@@ -21,13 +21,13 @@ DECIMALS = 6  # precision of compared and pinned numbers, much smaller than any 
 
 
 def _array(numbers: Any) -> Float[np.ndarray, "..."]:
-    """Return the numbers of a pin as an array, with NaN for null."""
+    """Convert nested lists of numbers, as stored in a pin, to an array. Null becomes NaN."""
     try:
         cells = np.asarray(numbers, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError("expected numbers, with the same number of heads in every layer") from error
     if cells.ndim > 2 or np.isinf(cells).any():
-        raise ValueError("expected finite numbers by layer and head")
+        raise ValueError("expected finite numbers, nested by layer and head")
     return cells
 
 
@@ -54,7 +54,7 @@ class Values(Section):
         step: Smallest change that a single example can cause.
         mean: Mean across seeds: [layers, heads], [layers], or a scalar.
         std: Standard deviation across seeds, in the same shape; 0 for a single seed.
-        by_seed: Values of each seed, which are not stored in pins.
+        by_seed: Values of each seed. They are not stored in pins.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -86,11 +86,11 @@ class MeasureOnTask:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The key by which the parts of two sides are matched."""
+        """The key that two parts must have in common to be compared."""
         return (self.task, self.initialisation, self.measure, str(sorted(self.options.items())))
 
     def subject(self, model: str, seed: int) -> Subject:
-        """Return the subject to measure for a model and a seed."""
+        """Return the subject of a measurement with this model and this seed."""
         return Subject(model, self.task, self.initialisation, seed)
 
     def __str__(self) -> str:
@@ -100,13 +100,13 @@ class MeasureOnTask:
 
 
 class Part(Section):
-    """The results of a measure on a task for one side, as stored in pins.
+    """The results of one measure on one task, for one side of a comparison. Pins store such parts.
 
     Attributes:
         data: Digest of the texts of the examples.
         settings: Settings of the measure. Parts with different settings cannot be compared.
         errors: Standard errors over examples, by quantity. Only pins of a single checkpoint contain them.
-        collapsed: The reason why the model collapsed with one of the seeds or cannot be measured; otherwise "".
+        collapsed: Why the model counts as collapsed. It is "" if the model did not collapse with any seed.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -130,7 +130,7 @@ class Part(Section):
     def _sound_errors(self) -> "Part":
         for name, error in self.errors.items():
             if name not in self.quantities or error.shape != self.quantities[name].mean.shape or (error < 0).any():
-                raise ValueError(f"errors of {name} do not have the shape of its mean, or contain a negative number")
+                raise ValueError(f"the errors of {name} contain a negative number or do not have the shape of its mean")
         return self
 
     @property
@@ -160,7 +160,7 @@ class Side:
 
 
 def rows_of(limit: int | None) -> str:
-    """Return the number of training rows as text: the limit, or "all rows" if there is no limit."""
+    """Return the number of training rows as text: the limit, or "all rows" if unlimited."""
     return "all rows" if limit is None else str(limit)
 
 
@@ -171,7 +171,7 @@ def training_difference(one: str | None, other: str | None) -> str:
     """
     if None in (one, other) or one == other:
         return ""
-    return f"trained on different numbers of rows ({one} and {other}): use the same --train-limit"
+    return f"trained on different numbers of rows ({one} and {other}): train both with the same --train-limit"
 
 
 def part_of(wanted: MeasureOnTask, measurements: Sequence[Measurement]) -> Part:
@@ -179,7 +179,7 @@ def part_of(wanted: MeasureOnTask, measurements: Sequence[Measurement]) -> Part:
     first = measurements[0]
     digests = {measurement.provenance.data_fingerprint or "" for measurement in measurements}
     if len(digests) > 1 or len({measurement.examples for measurement in measurements}) > 1:
-        raise UserError(f"{wanted}: the seeds were measured on different examples: measure them with the same limits")
+        raise UserError(f"{wanted}: the seeds were measured on different examples: use the same limits for all seeds")
     by_seed = [{values.name: values for values in CELL_READERS[wanted.measure](each)} for each in measurements]
     collapsed = (get_measure(measurement.measure).degenerate(measurement) for measurement in measurements)
     return _part(

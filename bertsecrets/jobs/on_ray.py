@@ -29,7 +29,8 @@ INHERITED_PREFIXES = ("BERTSECRETS_", "HF_")  # prefixes of environment variable
 def check_ray(gpus: float | None) -> None:
     """Check that Ray is installed and that the number of GPUs per job is in range."""
     if gpus is not None and not 0 <= gpus <= 64:
-        raise UserError(f"--gpus {gpus:g} is out of range: give 0 to 64, such as 0.25 for four jobs on each GPU")
+        rule = "give a number from 0 to 64, such as 0.25 to run four jobs on each GPU"
+        raise UserError(f"--gpus {gpus:g} is out of range: {rule}")
     with from_extra("ray"):
         import ray  # noqa: F401
 
@@ -39,8 +40,8 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
     """Connect to a Ray cluster and yield a function that runs the jobs of a plan there.
 
     Args:
-        address: Address of the cluster, by default that in RAY_ADDRESS. Without any address, a new cluster is started
-            on this machine.
+        address: Address of the cluster. By default, the address in RAY_ADDRESS is used. If this is not set either, a
+            new cluster is started on this machine.
         gpus: Number of GPUs per job. By default, 1 if the session's device is a GPU.
     """
     on_gpu = session.resources.device.type == "cuda"
@@ -148,7 +149,7 @@ def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, f
     large = [node for node in alive if all(node["Resources"].get(name, 0) >= least for name, least in asked.items())]
     if not large:
         wanted = f"{share['num_cpus']} processors" + (f" and {share['num_gpus']:g} GPUs" if share["num_gpus"] else "")
-        raise UserError(f"no machine of the Ray cluster has {wanted} for a job: give a lower --threads or --gpus")
+        raise UserError(f"no machine of the Ray cluster has {wanted} for a job: reduce --threads or --gpus")
     probe = ray.remote(_probe)
     probes = [
         probe.options(**share, scheduling_strategy=strategy(node_id=node["NodeID"], soft=False)).remote(

@@ -1,4 +1,4 @@
-"""Plans of the checkpoints to train and the measurements to make. A plan is in order and has no duplicates."""
+"""Plans of the checkpoints to train and the measurements to make. The jobs of a plan are in order and unique."""
 
 import functools
 import itertools
@@ -28,7 +28,7 @@ State = Literal["stored", "to do"]
 
 
 class PlanningSession(Session):
-    """A session that plans jobs for other machines. It downloads no data and assumes that those machines have them."""
+    """A session that plans jobs for other machines. It downloads no data, which those machines must already have."""
 
     def __init__(self, options: RunOptions | None = None, **given: Any):
         super().__init__(options, **given)
@@ -36,7 +36,7 @@ class PlanningSession(Session):
         self.checkpoints = self.measurements.checkpoints
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return what is missing for a measure other than data, or None if nothing else is missing."""
+        """Return what a measure needs but is missing, or None if nothing is missing. Missing data are ignored."""
         return self._missing(measure)
 
     @functools.cache  # noqa: B019  # lives as long as the command
@@ -120,10 +120,10 @@ def _is_stored(cache: MeasurementCache, job: Request) -> bool:
 
 
 def split_by_stored_tasks(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], str]:
-    """Return the cases that need no new measurements on other tasks, and a line about the cases left out, if any.
+    """Return the cases that need new measurements only on the given tasks, and a line about the cases left out.
 
-    Other tasks are those that are not among the given tasks. A case about several tasks is kept if all of its
-    measurements on other tasks are stored.
+    A case about several tasks is kept if all of its measurements on tasks other than the given ones are stored. If no
+    case is left out, the line is empty.
     """
     cache = without_network(session)
     others = {str(case): set(case.on_tasks) - set(tasks) for case in cases}

@@ -101,7 +101,7 @@ class _Pool:
             return
         code = worker.process.exitcode
         how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
-        advice = f"if memory ran out, give --jobs {max(1, self.jobs // 2)} --threads {self.options.threads}"
+        advice = f"if memory ran out, try --jobs {max(1, self.jobs // 2)} --threads {self.options.threads}"
         yield JobResult(
             request, error=UserError(f"{request}: its worker was killed {JOB_ATTEMPTS} times, {how}: {advice}")
         )
@@ -130,7 +130,10 @@ class _Pool:
 
 @contextmanager
 def _other_main_module() -> Iterator[None]:
-    """Hide the main module within the block. If it is a script, new processes would import it and start another run."""
+    """Hide the main module inside a `with` block.
+
+    If the main module is a script, new processes would otherwise import it and start another run.
+    """
     main_module, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
     try:
         yield

@@ -70,8 +70,9 @@ def _run_here(plan: Plan, runner: JobRunner) -> Generator[JobResult]:
 def _rank(job: Request) -> tuple[int, int, bool]:
     """Return a sort key that puts long jobs, and jobs that others wait for, first, so that no core is idle at the end.
 
-    Encoders are trained first, on the largest tasks first. Pretrained encoders precede others, because measures that
-    take many forward passes wait for them. These measures come next, then all other jobs.
+    Jobs that train an encoder come first, starting with the largest tasks. On the same task, pretrained encoders
+    precede others, because the measures that take many forward passes wait for them. These measures come next, followed
+    by all other jobs.
     """
     initialisation = get_initialisation(job.subject.initialisation)
     rows = task(job.subject.task).train_rows if job.on_task else 0
@@ -89,9 +90,9 @@ class PlannedRunner(Runner):
     def __init__(self, session: Session, work: Work | None = None):
         """
         Args:
-            work: Context that yields a function to run jobs. The context is entered before jobs are announced, and only
-                if there are jobs. By default, jobs run on this machine. If only one job may run at a time and the
-                session keeps checkpoints, no job runs in advance: each measurement is made when a claim needs it.
+            work: Context that yields a function to run jobs. If there are jobs, the context is entered before they are
+                announced. By default, jobs run on this machine. If only one job may run at a time and the session keeps
+                checkpoints, no job runs in advance: each measurement is made when a claim needs it.
         """
         self.session, self.running = session, ExitStack()
         self.carry_out: Callable[[Plan], None] | None = None
@@ -124,7 +125,7 @@ class PlannedRunner(Runner):
         return ordered if self.session.options.keep_checkpoints == "full" else by_subject(ordered)
 
     def _is_about_checkpoint(self, job: Request) -> bool:
-        """Return whether a job measures the judged checkpoint. Errors of other jobs are raised when judging."""
+        """Return whether a job measures the judged checkpoint. Other jobs raise their errors later, during judging."""
         try:
             return job.measure is not None and bool(self.session.measurements.key(job))
         except UserError:

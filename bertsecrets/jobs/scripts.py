@@ -17,10 +17,10 @@ RUN_ONLY_OPTIONS = ("seeds", "budget", "keep_checkpoints")  # not options of a s
 
 
 def command(request: Request, options: RunOptions) -> str:
-    """Return a command that runs a job with the current Python interpreter, or does nothing if its result is stored.
+    """Return a command that runs a job with the current Python interpreter. It does nothing if the result is stored.
 
     Raises:
-        UserError: If a name or path contains control characters, which would end the line.
+        UserError: If a name or path contains a line break or another control character.
     """
     subject = request.subject
     arguments = [
@@ -83,7 +83,7 @@ def shell_script(jobs: Iterable[Request], options: RunOptions) -> str:
             lines.append(f"export {variable}={shlex.quote(os.path.abspath(value))}")
     store = os.path.abspath(options.store_folder)
     _check_line(store)
-    message = f"bertsecrets: the store of this plan is not at {store}: create the plan again with --store"
+    message = f"bertsecrets: the store of this plan was not found at {store}: create the plan again with --store"
     lines.append(f"[ -d {shlex.quote(store)} ] || {{ echo {shlex.quote(message)} >&2; exit 2; }}")
     lines += [f"{command(job, options)} || failed=$?" for job in jobs]
     return "\n".join([*lines, "exit ${failed:-0}"]) + "\n"

@@ -80,5 +80,5 @@ def _end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         parent.join()
-        log.info("the run has ended, stopping its worker")
+        log.info("stopping this worker because its run has ended")
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Measures from the paper and from related work. A module contains one measure, with its options and charts.
+"""Measures from the paper and from related work. Each module defines one measure with its options and charts.
 
-A measure and its module have the same name: the measure `attention-change` is in `attention_change.py`.
+A module is named after its measure, with underscores: the measure `attention-change` is in `attention_change.py`.
 """

@@ -1,10 +1,10 @@
 """Anisotropy: the mean cosine similarity between the vectors of random words, by layer (Ethayarajh 2019; claims I2).
 
-Rows are randomly split into pairs. The value of a pair of rows is the mean cosine between each word-piece of one row
-and each word-piece of the other, excluding special tokens. On average, this value is 0 if the vectors are distributed
-isotropically. Word-pieces in short rows have more weight than in Ethayarajh's sample, which is uniform over
-word-pieces. `centred` is computed after subtracting the mean vector over all word-pieces. The pairs are the same before
-and after fine-tuning, so claims I9 can compare the two models.
+Rows are randomly split into pairs. Every word-piece of one row is compared with every word-piece of the other row, and
+the cosines are averaged for each pair of rows. Special tokens are excluded. On average, this mean cosine is 0 if the
+vectors are distributed isotropically. Ethayarajh samples word-pieces uniformly. Here, all pairs of rows have the same
+weight, so word-pieces in short rows have more influence. `centred` is computed after subtracting the mean vector over
+all word-pieces. The pairs are the same before and after fine-tuning, so claims I9 can compare the two models.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,8 @@ States = Float[torch.Tensor, "states rows tokens width"]
 
 @measure("anisotropy", title="cosine of random words' vectors", source="Ethayarajh 2019", version=2)
 class Anisotropy(Measure):
-    """Values: `cosine` and `centred` [state], for the embeddings followed by the output of each layer.
+    """Values: `cosine` and `centred` [state]. State 0 contains the embeddings, and state n contains the output of layer
+    n.
 
     Samples: `cosine` and `centred` [example, state]; `same_class` [example], 1 if both rows of a pair have the same
     label, 0 if not, and NaN for regression. All samples are NaN at the second row of each pair.
@@ -73,14 +74,17 @@ class Anisotropy(Measure):
 def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:
     """Return a random division of the rows into pairs. With an odd number of rows, one row is left out."""
     if rows < 2:
-        raise UserError("random pairs need at least two rows: measure more rows")
+        raise UserError("at least two rows are needed to form random pairs: measure more rows")
     return np.random.default_rng(PAIRING_SEED).permutation(rows)[: rows // 2 * 2].reshape(-1, 2)
 
 
 def paired(
     directions: Float[np.ndarray, "examples states width"], pairs: Int[np.ndarray, "pairs 2"]
 ) -> Float[np.ndarray, "examples states"]:
-    """Return the cosine of each pair of rows, by hidden state, at the pair's first row. All other rows are NaN."""
+    """Return the cosine of each pair of rows for each hidden state.
+
+    The cosines are stored at the first row of each pair. All other rows are NaN.
+    """
     cosines = np.full(directions.shape[:2], np.nan, dtype=np.float32)
     cosines[pairs[:, 0]] = (directions[pairs[:, 0]] * directions[pairs[:, 1]]).sum(-1)
     return cosines
@@ -89,7 +93,9 @@ def paired(
 def same_class(
     labels: Sequence[float], pairs: Int[np.ndarray, "pairs 2"], *, regression: bool
 ) -> Float[np.ndarray, " examples"]:
-    """Return 1 at the first row of each pair if both labels are equal, and 0 if not. All other values are NaN.
+    """Return 1 for each pair of rows with equal labels, and 0 for all other pairs.
+
+    The numbers are stored at the first row of each pair. All other rows are NaN. For regression, all rows are NaN.
 
     >>> same_class([1, 0, 0], np.array([[0, 2]]), regression=False).tolist()
     [0.0, nan, nan]

@@ -44,7 +44,10 @@ def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
 
 
 class CosineObserver(SampleObserver):
-    """Observer of two models. It stores the cosine between their maps for each example, [example, layer, head]."""
+    """Observer of two models.
+
+    For each example, it stores the cosine between the maps of the two models, [example, layer, head].
+    """
 
     pairs = True
 
@@ -93,8 +96,8 @@ class AttentionChange(AttentionMeasure):
     def degenerate(self, measurement: Measurement) -> str | None:
         """Return a message if some heads lack values or if training changed none of the maps, else None.
 
-        Unchanged maps do not show where attention changes, and would trivially satisfy C2 (most maps change little). A
-        frozen encoder always gives unchanged maps.
+        Unchanged maps do not show where attention changes, but they would trivially satisfy claim C2 (most maps change
+        little). The maps of a frozen encoder are always unchanged.
         """
         cosine = np.asarray(measurement.value("cosine"))
         if not np.isfinite(cosine).all():

@@ -30,10 +30,10 @@ GRADIENT_BATCH_TOKENS = 1024  # per batch; small, because activations are stored
 
 @measure("attention-gradients", title="gradients with respect to attention to [SEP]", source="Clark et al. 2019")
 class AttentionGradients(MapMeasure):
-    """Values: `sep`, `cls`, `other` [layer, head], the mean absolute gradient with respect to attention to such tokens.
+    """Values: `sep`, `cls` and `other` [layer, head], the mean absolute gradients with respect to attention to [SEP],
+    to [CLS], and to all other tokens except padding.
 
-    `other` stands for all tokens except [CLS], [SEP] and padding. Samples: `sep`, `cls`, `other` [example, layer,
-    head], which are NaN for examples without such tokens.
+    Samples: `sep`, `cls` and `other` [example, layer, head], which are NaN for examples without such tokens.
     """
 
     gradients: ClassVar[bool] = True
@@ -75,7 +75,10 @@ class AttentionGradients(MapMeasure):
 
 
 def attention_slopes(model: Any, batch: Batch, target: torch.Tensor, loss: Loss) -> list[Maps]:
-    """Return, by layer, the absolute gradients of each example's loss with respect to its attention weights."""
+    """Return the absolute gradients of each example's loss with respect to its attention weights.
+
+    The list contains one tensor for each layer.
+    """
     modules, ask = attention_modules(model)
     rows, tokens = batch.input_ids.shape
     shape = (rows, model.config.num_attention_heads, tokens, tokens)
@@ -107,6 +110,9 @@ def marked(batch: Batch, ids: dict[str, int | None]) -> dict[str, Bool[torch.Ten
 def mean_slope(
     slopes: Maps, marks: Bool[torch.Tensor, "rows tokens"], real: Bool[torch.Tensor, "rows tokens"]
 ) -> Float[torch.Tensor, "rows heads"]:
-    """Return the mean of `slopes` over attention to the marked tokens, by row and head. It is NaN if there are none."""
+    """Return the mean gradient with respect to attention to the marked tokens, for each row and head.
+
+    The mean is NaN for rows without marked tokens.
+    """
     chosen = (real[:, :, None] & marks[:, None, :])[:, None]
     return (slopes * chosen).sum((2, 3)) / chosen.sum((2, 3))  # 0 / 0 is NaN

@@ -34,12 +34,12 @@ class ExampleMaps(AttentionMeasure):
     """Values: `cosine` [layer, head], the mean similarity between the maps before and after fine-tuning; `to_before`
     and `to_after` [layer, head, kind], the mean share of attention to [CLS], [SEP], the token itself, the previous
     token, the next token, the rest of the same text and the other text. A special token belongs to the text before it.
-    For the displayed examples: `texts`, `labels`, and `tokens`, the tokens of all displayed examples in one list,
-    spelled as in the texts.
+    For the displayed examples, `texts` and `labels` have one entry per example, and `tokens` is one list with the
+    tokens of all examples, spelled as in the texts.
 
     Samples: `cosine` [example, layer, head], `to_before` and `to_after` [example, layer, head, kind]. For the displayed
-    examples: their indices (`shown`), their `lengths`, and `maps_before` and `maps_after` [shown, layer, head, token,
-    token].
+    examples, `shown` contains the indices, `lengths` the numbers of tokens, and `maps_before` and `maps_after` the
+    maps, [shown, layer, head, token, token].
 
     The displayed examples are the shortest inputs with 8 to 40 word-pieces, alternating between labels. They are
     chosen from at most 100 inputs. The measurement contains text from the data set, so check the licence before
@@ -123,7 +123,10 @@ class ExampleObserver:
                     self.maps[side][place, layer, :, :length, :length] = example_map.cpu().numpy()
 
     def _kinds(self, batch: Batch) -> Iterator[Bool[torch.Tensor, "rows tokens tokens"]]:
-        """Yield a mask of token pairs for each of `TARGET_KINDS`. For each pair, the first kind that applies counts."""
+        """Yield a mask of token pairs for each of `TARGET_KINDS`.
+
+        If several kinds apply to a pair, only the first is used.
+        """
         device, size = batch.mask.device, batch.input_ids.shape[1]
         cls, second = (of_batch(marks[None], batch)[0].to(device) for marks in (self.cls, self.second))
         sep = torch.zeros_like(cls) if self.sep is None else (batch.input_ids == self.sep) & batch.mask & ~cls

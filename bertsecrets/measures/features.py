@@ -1,8 +1,9 @@
 """Attention to nouns, verbs, pronouns, subjects, objects and negations (K19 sections 4.4, 4.5, figures 6, 7).
 
 The attention received by a token is its column sum divided by the number of rows L. If an input has several tokens of
-one kind, the maximum over these tokens counts. In the last layer, the maximum weight from [CLS] to each kind is also
-measured. Inputs without tokens of a kind are excluded, whereas K19's code counts them as 0.
+one kind, the maximum over these tokens is used. In the last layer, the maximum weight from [CLS] to the tokens of each
+kind is also measured. Inputs that lack such tokens are excluded from the mean for this kind, whereas K19's
+code counts such inputs as 0.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,15 +39,15 @@ class Features(AttentionMeasure):
     """Values: `<kind>` [layer, head] and `cls_row_<kind>` [head]. `<name>_examples` is the number of inputs that each
     value is based on.
 
-    Samples: `<kind>` [example, layer, head], `cls_row_<kind>` [example, head], both NaN for inputs without tokens of
-    the kind.
+    Samples: `<kind>` [example, layer, head] and `cls_row_<kind>` [example, head], which are NaN for inputs without
+    tokens of this kind.
     """
 
     class Options(AttentionMeasure.Options):
         """Options that reproduce what K19's code does differently from the paper.
 
-        `substrings` also counts words that contain a negation, such as "another". `absent` says whether inputs without
-        such tokens are `left out` or count as `zero`.
+        With `substrings`, words that merely contain a negation, such as "another", also count as negations. With
+        `absent`, inputs without tokens of the measured type are either excluded (`left out`) or count as 0 (`zero`).
         """
 
         substrings: bool = False
@@ -84,7 +85,7 @@ class Features(AttentionMeasure):
 
 
 def contains_negation(word: Word) -> bool:
-    """Return whether a word contains a negation as a substring, as K19's code tests it. Words like "another" match."""
+    """Return whether a word contains a negation, as "another" contains "not". K19's code uses this test."""
     text = word.text.lower().replace("\u2019", "'")
     return any(part in text for part in (*NEGATIONS, "n't"))
 
@@ -104,10 +105,10 @@ class FeatureObserver(SampleObserver):
     ):
         """
         Args:
-            absent: Value stored if an input contains no words of a kind. It does not apply to [CLS] and [SEP].
+            absent: Value stored if an input lacks the required words. This value is not used for [CLS] and [SEP].
             marks: Masks of the tokens of each kind.
-            cls: Mask of the [CLS] tokens, whose attention to each kind is stored for the last layer. Only the first
-                [CLS] of an example counts. If None, the attention of [CLS] is not stored.
+            cls: Mask of the [CLS] tokens. Their attention to each kind of token is stored for the last layer. Only the
+                first [CLS] of each example is used. If None, the attention of [CLS] is not stored.
         """
         super().__init__(examples, layers, heads, marks)
         self.absent, self.kinds, self.last = absent, list(marks), layers - 1

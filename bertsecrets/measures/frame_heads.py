@@ -2,7 +2,7 @@
 
 For each head, the measure is the maximum weight over all token pairs (core element -> target) of a sentence, averaged
 over sentences. K19's code deviates from the paper in two ways: it pairs the k-th element token with the k-th target
-token, and it reverses the direction (target -> core element). These variants are measured as well.
+token, and it uses the weights from target to core element. These variants are measured as well.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ class FrameHeads(EncoderMeasure):
     """Values: `max_weight` (the paper's definition), `max_weight_reverse`, `max_weight_zipped` and
     `max_weight_zipped_reverse`, each [layer, head]; `sentences`, a digest of the sentences.
 
-    Samples: the same four names, with one weight for each sentence, [sentence, layer, head].
+    Samples: one weight per sentence under the same four names, [sentence, layer, head].
     """
 
     needs = (FrameSentences(),)
@@ -42,7 +42,7 @@ class FrameHeads(EncoderMeasure):
     )
 
     def fingerprint(self, context: MeasureContext) -> str:
-        """Return a digest of the sentence file, or of all XML files in the folder. Their location has no influence."""
+        """Return a digest of the sentence file, or of all XML files in the folder. The location does not matter."""
         frames = context.resources.frames
         if frames is None:
             raise UserError(FRAMES_ADVICE)
@@ -66,7 +66,7 @@ class FrameHeads(EncoderMeasure):
         if not sentences:
             raise UserError(
                 f"no sentence in {context.resources.frames} passes the paper's filters: "
-                "give a FrameNet folder or a JSONL file"
+                "set the option frames to FrameNet's folder or to another JSONL file"
             )
         encoder = self.open_encoder(context)
         length = encoder.fit(context.resources.settings.attention.max_length)
@@ -97,7 +97,7 @@ class FrameHeads(EncoderMeasure):
 
 
 def frame_observer(alignment: Alignment, sentences: Sequence[FrameSentence], layers: int, heads: int) -> PairObserver:
-    """Return the observer for a pass over the sentences. `encode_words` must encode them in the same order."""
+    """Return the observer for a pass over the sentences. `encode_words` must have encoded them in this order."""
     elements = alignment.mark([s.core_elements for s in sentences])
     targets = alignment.mark([[s.target] for s in sentences])
     every, zipped = all_pairs(elements, targets), zipped_pairs(elements, targets)

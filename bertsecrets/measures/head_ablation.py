@@ -48,13 +48,13 @@ class HeadAblation(AblationMeasure):
         return ("set",) if options.get("heads") is not None else self.axes
 
     def sets(self, context: MeasureContext, layers: int, heads: int) -> tuple[list[HeadSet], str]:
-        """Return one set per head, or the sets given by the option `heads`."""
+        """Return the sets given by the option `heads`. By default, return one set for each head."""
         if context.options.heads is not None:
             return parse_sets(context.options.heads, layers, heads), "sets of heads"
         return single_heads(layers, heads), "heads"
 
     def finish(self, options: Any, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
-        """Reshape the scores to [layer, head]. If sets of heads were given, add their names instead."""
+        """Reshape the scores to [layer, head] or, if sets of heads were given, add the sets' names to the values."""
         if options.heads is not None:
             values["sets"] = [label(heads) for heads in sets]
         else:
@@ -79,7 +79,7 @@ class HeadAblation(AblationMeasure):
             signed=True,
         )
         yield RankedHeads(
-            f"Change in {metric} (points) by disabled head{kind_text(measurement)}, in ascending order, "
+            f"Change in {metric} (points) for each disabled head{kind_text(measurement)}, in ascending order, "
             "with 95 % intervals over examples: {who}",
             block,
             gains,

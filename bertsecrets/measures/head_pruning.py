@@ -36,10 +36,11 @@ PRUNING_BATCH_TOKENS = 2048  # per batch; small, because activations are stored 
 
 @measure("head-pruning", title="score with the least important heads removed step by step", source="Michel et al. 2019")
 class HeadPruning(HeadRemovalMeasure):
-    """Values: `baseline` and `score` [step], accuracy or Pearson's correlation as fractions; `left` [step], the number
-    of heads left after each step; `importance` [layer, head], each head's importance in the unpruned model; and
-    `removed` [layer, head], the number of the step that removes each head, starting with 1. A head has importance 1 if
-    all other heads in its layer have importance 0.
+    """Values: `baseline` and `score` [step], the scores of the unpruned model and of the model after each step
+    (accuracy or Pearson's correlation, as fractions); `left` [step], the number of heads left after each step;
+    `importance` [layer, head], each head's importance in the unpruned model; and `removed` [layer, head], the number of
+    the step that removes each head, starting with 1. A head has importance 1 if all other heads in its layer have
+    importance 0.
 
     Samples: `predicted` [step, example], `baseline_predicted` and `target` [example].
     """
@@ -75,7 +76,7 @@ class HeadPruning(HeadRemovalMeasure):
         return {self.name: (values, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the score as a function of the fraction of heads removed, and the map of importance."""
+        """Yield a plot of the score against the percentage of removed heads, and a map of each head's importance."""
         task = TASKS[measurement.subject.task]
         heads = np.asarray(measurement.value("removed")).size
         left = [heads, *measurement.value("left")]
@@ -89,7 +90,7 @@ class HeadPruning(HeadRemovalMeasure):
             from_zero=False,
         )
         yield HeadMap(
-            "Importance of each head by gradients, relative to its layer: {who}",
+            "Importance of each head, computed from gradients and normalised within each layer: {who}",
             np.asarray(measurement.value("importance")),
             unit="importance",
         )

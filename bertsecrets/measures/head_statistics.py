@@ -1,7 +1,7 @@
 """The entropy of each head's attention, and the divergence between heads (Clark et al. 2019).
 
 Entropy and Jensen-Shannon divergence are computed in bits for each row of a map and averaged over the map's L rows.
-Clark et al. instead sum the divergence over rows. The divergence of two rows is the entropy of their mean minus the
+Clark et al. sum the divergence over rows instead. The divergence of two rows is the entropy of their mean minus the
 mean of their entropies. The divergence is 0 for identical rows, and 1 for rows that attend to disjoint sets of tokens.
 """
 
@@ -109,8 +109,11 @@ class HeadStatistics(AttentionMeasure):
         return HeadObserver(*view.shape)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield a map of entropies, and a chart of heads as points, placed by the square roots of their divergences."""
+        """Yield a map of entropies, and a chart that shows heads as points.
+
+        The distances between points represent the square roots of the divergences.
+        """
         values = np.asarray(measurement.value("entropy"))
         yield HeadMap("Entropy of each head's attention: {who}", values, unit="bits", high=float(np.nanmax(values)))
         distances = np.sqrt(np.asarray(measurement.value("divergence")))
-        yield HeadDistances("Heads that attend similarly are close: {who}", distances, values.shape[1])
+        yield HeadDistances("Heads that attend similarly are close together: {who}", distances, values.shape[1])

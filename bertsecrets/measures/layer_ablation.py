@@ -1,4 +1,4 @@
-"""A model's score with all heads of one layer disabled at a time (K19 section 4.6, figure 9)."""
+"""A model's score when all heads of a single layer are disabled (K19 section 4.6, figure 9)."""
 
 from collections.abc import Iterator
 

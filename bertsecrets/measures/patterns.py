@@ -65,7 +65,7 @@ class PatternWeights(Requirement):
         return None
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return digests of the classifiers and of their validation maps, and which models produced these maps."""
+        """Return digests of the classifiers and of their results on held-out maps, and the annotated models' names."""
         report = read_report(chosen_folder())
         parts = {reading: report_of(report, reading) for reading in readings_of(report)}
         return {
@@ -129,7 +129,7 @@ class PatternObserver:
 
 
 def key(name: str) -> str:
-    """Return a class name as it is written in the names of values.
+    """Return a class name in the form that is used in the names of values.
 
     >>> key("vertical-diagonal")
     'vertical_diagonal'
@@ -142,12 +142,13 @@ UNCHECKED_REMARK = "the pattern classifier's errors were measured on other model
 
 @measure("patterns", title="classes of attention maps", source="K19 4.1", version=6)
 class Patterns(AttentionMeasure):
-    """Values: `<reading>_share_<class>`, `<reading>_majority` (the head's most frequent class) and
-    `<reading>_agreement` (the fraction of examples with that class), each [layer, head]; `<reading>_raw_<class>` and
-    `<reading>_corrected_<class>`, the class's share of all maps.
+    """Values, each [layer, head]: `<reading>_share_<class>`, the fraction of the head's maps that are in the class;
+    `<reading>_majority`, the head's most frequent class; and `<reading>_agreement`, the fraction of the head's maps
+    that are in its most frequent class. Values for the whole model: `<reading>_raw_<class>` and
+    `<reading>_corrected_<class>`, the raw and the corrected share of all maps that are in the class.
 
-    Samples: `<reading>_predicted` [example, layer, head]; `<reading>_expected` [example, class], the mean class
-    probabilities; `<reading>_errors` [annotated head, class].
+    Samples: `<reading>_predicted` [example, layer, head], the class of each map; `<reading>_expected` [example, class],
+    the mean class probabilities; and `<reading>_errors` [annotated head, class], the mean cross-validation errors.
     """
 
     needs = (PatternWeights(),)
@@ -195,7 +196,7 @@ class Patterns(AttentionMeasure):
             by_layer = {str(i + 1): shares for i, shares in enumerate(np.stack(by_class, axis=1))}
             yield Shares(f"Share of each class of attention maps, by layer; {caption}", by_layer, CLASSES, row="layer")
             yield ClassMap(
-                f"Most frequent class of each head's maps, paler if other classes are frequent too; {caption}",
+                f"Most frequent class of each head's maps (paler if other classes are also frequent); {caption}",
                 np.asarray(measurement.value(f"{name}_majority"), dtype=int),
                 np.asarray(measurement.value(f"{name}_agreement")),
                 CLASSES,
@@ -216,7 +217,7 @@ class Patterns(AttentionMeasure):
             )
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield a chart with a bar of class shares for the paper, and a bar of corrected shares for each reading."""
+        """Yield a chart of class shares, with one bar for the paper and one bar (corrected) for each reading."""
         shares: dict[str, np.ndarray] = {}
         if (published := seeds.published("fig2")) is not None:
             theirs = dict(zip(FIGURE_2_ORDER, published, strict=True))

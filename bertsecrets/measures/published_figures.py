@@ -25,7 +25,7 @@ class PublishedFigures(SuiteMeasure):
         return digest(published_figures()["fig8_head"])
 
     def origin(self, resources: Resources) -> str | None:
-        """Return the source of the numbers."""
+        """Return the name of the figure that contains the scores."""
         return "K19 figure 8"
 
     def run(self, context: MeasureContext) -> Results:

@@ -74,7 +74,7 @@ def is_seedless(name: str) -> bool:
 
 
 def canonical(request: Request) -> Request:
-    """Return a request without anything that cannot affect the result, such as options set to their defaults."""
+    """Return a request without details that cannot affect the result, such as options set to their defaults."""
     if request.measure is None:
         return request
     measure, subject = get_measure(request.measure), request.subject
@@ -104,5 +104,5 @@ def _(measurement: Measurement) -> "pd.DataFrame":
 
 
 def request(measure: str, subject: Subject, options: Mapping[str, Any]) -> Request:
-    """Return the request for a measurement in canonical form, so that requests for the same result are equal."""
+    """Return a request for a measurement in canonical form. Requests for the same result are equal in this form."""
     return canonical(Request(measure, subject, tuple(options.items())))

@@ -25,7 +25,9 @@ from bertsecrets.types import Measurement
 
 @measure("scores", title="scores, majority-class baseline, entropy of predicted classes", source="K19 3, table 1")
 class Scores(Measure):
-    """Values: all metrics of the task (fractions) and `constant`. Classifiers add `majority` and `entropy` (bits).
+    """Values: all metrics of the task, as fractions, and `constant`, which says whether all predictions are the same.
+    For classification tasks, there are also `majority`, the accuracy of always predicting the most frequent class, and
+    `entropy`, the entropy of the predicted classes in bits.
 
     Samples: `predicted` and `target` [example].
     """
@@ -33,7 +35,8 @@ class Scores(Measure):
     class Options(MeasureOptions):
         """`cased` disables lower-casing in the tokenizer (claim D6).
 
-        `shuffle` is the seed for shuffling the words of each text (claims J6). If it is 0, words are not shuffled.
+        `shuffle` is the seed for shuffling the words of each text (claims J6). If `shuffle` is 0, the words keep their
+        order.
         """
 
         cased: bool = False

@@ -1,8 +1,8 @@
 """Attention of each head to [CLS] and [SEP] (K19 section 4.4, figure 6).
 
 The attention received by a token is its column sum divided by the number of rows L. If an input has two [SEP] tokens,
-the larger of their values counts, as in K19. The sum of both values is also stored as a control for claim E2, because
-two [SEP] tokens may share the attention that a single [SEP] would receive.
+the larger of the two values is used, as in K19. The sum of both values is also stored as a control for claim E2,
+because two [SEP] tokens may share the attention that a single [SEP] would receive.
 """
 
 from collections.abc import Iterator
@@ -55,10 +55,11 @@ class SpecialTokenObserver(SampleObserver):
 
 @measure("special-tokens", title="attention to [CLS] and [SEP]", source="K19 4.4")
 class SpecialTokens(AttentionMeasure):
-    """Values, each [layer, head]: attention to `cls`, `sep` and `sep_sum`; `brightest`, the fraction of inputs in which
-    the most attended token is [CLS] or [SEP].
+    """Values, each [layer, head]: `cls` and `sep`, the attention received by [CLS] and [SEP]; `sep_sum`, the sum of the
+    attention received by all [SEP] tokens; and `brightest`, the fraction of inputs in which the most attended token is
+    [CLS] or [SEP].
 
-    Samples: the same names, [example, layer, head].
+    Samples: one number per input under the same names, [example, layer, head].
     """
 
     curves = ("cls", "sep")
@@ -78,7 +79,7 @@ class SpecialTokens(AttentionMeasure):
         super().check_model(classifier)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the chart of attention to [CLS] and [SEP] by layer. A token that the model lacks is left out."""
+        """Yield the chart of attention to [CLS] and [SEP] by layer. Tokens that the model lacks are left out."""
         curves = {
             f"[{name.upper()}]": np.asarray(measurement.value(name)).mean(1)
             for name in ("cls", "sep")
@@ -89,7 +90,7 @@ class SpecialTokens(AttentionMeasure):
             yield Lines(caption, curves, unit="attention received")
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield published and measured maps for [CLS] and for [SEP]. A token that the model lacks is left out."""
+        """Yield published and measured maps for [CLS] and for [SEP]. Tokens that the model lacks are left out."""
         for name in ("sep", "cls"):
             ours, token = seeds.mean(name), f"attention to [{name.upper()}]"
             if not np.isnan(ours).all():

@@ -27,11 +27,13 @@ SURFACE_KINDS = ("final", "other", "word")
 
 @measure("surface-words", title="attention to equal words and to punctuation", source="blog")
 class SurfaceWords(AttentionMeasure):
-    """Values, each [layer, head]: `equal` and `expected`, the observed and chance-level mean weight from a word to the
-    same word in the other text; `final`, `other` and `word`, the maximum attention received by final punctuation, other
-    punctuation and words. `<name>_examples` is the number of inputs that each value is based on.
+    """Values, each [layer, head]: `equal`, the mean weight from a word to the same word in the other text; `expected`,
+    the mean weight that would be expected by chance; and `final`, `other` and `word`, the maximum attention received by
+    final punctuation, other punctuation and words. `<name>_examples` is the number of inputs that each value is based
+    on.
 
-    Samples: the same names, [example, layer, head], which are NaN for inputs without such tokens.
+    Samples: one number per input under the same names, [example, layer, head]. The numbers are NaN for inputs without
+    such tokens.
     """
 
     companions: ClassVar[tuple[str, ...]] = ()

@@ -33,8 +33,9 @@ UNPRUNED_NAMES = re.compile("bias|embed")  # in names of tensors with two or mor
 
 @measure("weight-pruning", title="score with the smallest weights set to 0", source="Gordon et al. 2020; P20")
 class WeightPruning(RemovalMeasure):
-    """Values: `baseline` and `score` [step], accuracy or Pearson's correlation as fractions; `share` [step], the
-    fraction of weights set to 0; and `pruned` [step], the number of weights set to 0.
+    """Values: `baseline` and `score` [step], the scores of the unpruned model and of the model after each step
+    (accuracy or Pearson's correlation, as fractions); `share` [step], the fraction of weights set to 0; and `pruned`
+    [step], the number of weights set to 0.
 
     Samples: `predicted` [step, example], `baseline_predicted` and `target` [example].
     """

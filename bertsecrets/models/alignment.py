@@ -33,8 +33,8 @@ class Alignment:
         """Return a mask of the tokens that overlap at least one span of their example.
 
         Args:
-            spans: Spans of each example, in its first text (`part` 0) or its second text (`part` 1). Spans in truncated
-                text have no tokens.
+            spans: Spans of each example, in its first text (`part` 0) or its second text (`part` 1). If the text of a
+                span was cut off by truncation, the span overlaps no token.
         """
         flat = [(i, *span) for i, of_example in enumerate(spans) for span in of_example]
         table = np.array(flat, dtype=np.int64).reshape(-1, 3)
@@ -52,7 +52,7 @@ class Alignment:
         return marks
 
     def links(self, spans: Sequence[Sequence[tuple[Span, Span]]], part: int = 0, to: int | None = None) -> "TokenPairs":
-        """Return the token pairs of linked spans: every token of the first span with every token of the second.
+        """Return token pairs for linked spans. Each token of the first span is paired with each token of the second.
 
         Args:
             part: Index of the text that contains the first span.
@@ -99,7 +99,7 @@ class TokenPairs:
     def of_rows(
         self, indices: Int[np.ndarray, " rows"]
     ) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
-        """Return the pairs of the examples `indices` as (row, source, target), where row is a position in `indices`."""
+        """Return the pairs of some examples as arrays of rows, sources and targets. Rows are positions in `indices`."""
         first = np.searchsorted(self.example, indices)
         counts = np.searchsorted(self.example, indices, side="right") - first
         rows = np.repeat(np.arange(len(indices)), counts)

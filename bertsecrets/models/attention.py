@@ -26,7 +26,7 @@ MAP_BYTES = 192 * 2**20  # maximum size of the maps in memory, for one batch and
 
 @runtime_checkable
 class Observer(Protocol):
-    """An object that processes attention maps during a pass over the data.
+    """The interface of objects that process attention maps layer by layer, such as measures.
 
     `pairs` says whether the object also needs the maps of a second model.
     """
@@ -37,7 +37,7 @@ class Observer(Protocol):
         """Process one layer (counted from 0) of one batch. In `maps`, the rows and columns of padding tokens are 0."""
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return two dicts of arrays: values of shape [layers, heads], and samples with one row per example."""
+        """Return two dicts of arrays: values with the shape [layers, heads], and samples with one row per example."""
 
 
 class Tap:
@@ -67,7 +67,7 @@ class Tap:
             nonlocal calls
             maps = weights_in(output, shape)
             if maps is None:
-                raise MisreadError(f"layer {calls + 1} returned no attention weights of shape {shape}")
+                raise MisreadError(f"layer {calls + 1} did not return attention weights with the shape {shape}")
             check_maps(maps, batch, calls)
             maps = maps.float()
             see(calls, maps if self.keep_padding_rows else _crop(maps, batch))
@@ -76,7 +76,7 @@ class Tap:
         with hooked(self.modules, hook), torch.inference_mode():
             self.model(**batch.inputs(), **self.ask)
         if calls != self.layers:
-            raise MisreadError(f"observed attention in {calls} of {self.layers} layers")
+            raise MisreadError(f"attention weights were returned by {calls} of {self.layers} layers")
 
 
 def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
@@ -98,14 +98,15 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
 def _crop(maps: Maps, batch: Batch) -> Maps:
     """Return the maps with the rows of padding tokens set to 0, so that only the attention of real tokens counts.
 
-    The maps are modified in place. The model no longer needs them, and copying would take as long as a measure.
+    The maps are modified in place, because the model no longer needs them. Copying the maps would take as long as
+    computing a measure.
     """
     return maps if bool(batch.mask.all()) else maps.masked_fill_(~batch.mask[:, None, :, None], 0)
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass over encoded examples, in which one or two models compute attention maps for observers.
+    """A run of one or two models over encoded examples, which passes the attention maps to observers.
 
     If `padded_to` is given, every example is padded to this number of tokens, and the rows of padding tokens are
     included, as in the notebook of K19's authors. By default (None), padding is excluded.
@@ -124,7 +125,7 @@ class Pass:
             progress: Progress callback, called after each batch with the number of examples in the batch.
         """
         if not observers:
-            raise UserError("nothing to observe: name at least one measure")
+            raise UserError("nothing to observe: at least one measure must be given")
         layers, padding_rows = self.model.layers, self.padded_to is not None
         main = Tap(self.model.model, layers, padding_rows)
         second = Tap(self.other.model, layers, padding_rows) if self.other is not None else None
@@ -151,7 +152,7 @@ class Pass:
 
 
 def _bounded(encoded: Encoded, heads: int, held_layers: int, width: int | None):
-    """Return batches so small that the maps (layers x rows x heads x tokens x tokens, float32) fit in MAP_BYTES."""
+    """Return batches whose maps (layers x rows x heads x tokens x tokens, in float32) fit in `MAP_BYTES`."""
     longest = max(int(encoded.lengths.max(initial=1)), width or 1)
     per_token_place = 4 * heads * held_layers * longest
     return batches(encoded, tokens=max(longest, min(4096, MAP_BYTES // per_token_place)), width=width)
@@ -169,8 +170,8 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], dict[str, bool]]:
     appears once.
 
     Returns:
-        The modules in the order in which they are called, and a dict of arguments. The dict is empty, or it contains
-        `output_attentions=True` if the modules return weights only with this argument.
+        A list of the modules in the order of their calls, and a dict of arguments. The dict contains
+        `output_attentions=True` if the modules need this argument to return weights. Otherwise, it is empty.
     """
     config = model.config
     if (why := why_no_maps(config)) is not None:
@@ -205,7 +206,9 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], dict[str, bool]]:
         return modules, ask
     kernel = config._attn_implementation
     if kernel != "eager":
-        raise unreadable(config, f"it was opened with {kernel}, which returns no maps: open it with eager attention")
+        raise unreadable(
+            config, f"it was opened with {kernel} attention, which does not return maps: open it with eager attention"
+        )
     raise unreadable(config, "it does not expose a full token-by-token attention map")
 
 

@@ -1,4 +1,4 @@
-"""The names that a fine-tuned checkpoint gives to its classes in `config.json`."""
+"""Functions that read the class names in the `config.json` of a fine-tuned checkpoint."""
 
 import json
 import re
@@ -12,7 +12,7 @@ NUMBERED_NAME = re.compile(r"(?:label|class)?[ _-]?([0-9]{1,9})", re.IGNORECASE)
 
 
 def classes_in_order(folder: Path, task: Task) -> list[str] | None:
-    """Return the task's class for each output of a checkpoint, or None if the outputs have only numbers and no names.
+    """Return the task's class for each output of a checkpoint, or None if the outputs are numbered instead of named.
 
     Names are read from both `id2label` and `label2id`, because some checkpoints record names in only one of them.
     """
@@ -22,7 +22,7 @@ def classes_in_order(folder: Path, task: Task) -> list[str] | None:
     is_named = False
     for number, name in pairs:
         if not re.fullmatch("[0-9]{1,9}", number) or int(number) >= task.outputs:
-            raise _misnamed(folder, task, f"numbers class {excerpt(name, 60)!r} as {excerpt(number, 20)}")
+            raise _misnamed(folder, task, f"gives the class {excerpt(name, 60)!r} the number {excerpt(number, 20)}")
         in_name = NUMBERED_NAME.fullmatch(name.strip())
         if in_name is None or int(in_name[1]) != int(number):
             is_named = True
@@ -33,7 +33,7 @@ def classes_in_order(folder: Path, task: Task) -> list[str] | None:
     for index, given in enumerate(names):
         known = {task.class_named(name) for name in given}
         if len(known) != 1 or None in known or known <= set(classes):
-            called = f"calls output {index} {excerpt(' and '.join(sorted(given)), 60)!r}"
+            called = f"gives output {index} the name {excerpt(' and '.join(sorted(given)), 60)!r}"
             raise _misnamed(folder, task, called if given else f"has no name for output {index}")
         classes += [label for label in known if label is not None]
     return classes
@@ -46,6 +46,7 @@ def _pairs(names: Any) -> list[tuple[str, str]]:
 def _misnamed(folder: Path, task: Task, problem: str) -> UserError:
     outputs = ", ".join(f'"{index}": "{label}"' for index, label in enumerate(task.labels))
     return UserError(
-        f"checkpoint {folder}: config.json {problem}; if it was trained on {task.title}, name the class of each output "
-        f"in id2label, such as {{{outputs}}}"
+        f"checkpoint {folder}: config.json {problem}, so the outputs cannot be matched with the classes of "
+        f"{task.title}; if the checkpoint was trained on {task.title}, give the class of each output in id2label, such "
+        f"as {{{outputs}}}"
     )

@@ -38,7 +38,7 @@ OPTIONAL_SIZES, ABSENT_SIZES = ("max_position_embeddings", "type_vocab_size"), (
 
 
 class ModelWarning(UserWarning):
-    """Warning that a model or tokenizer may differ from the description in its files."""
+    """Warning that an opened model or tokenizer may not match the description in its files."""
 
 
 def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
@@ -62,7 +62,7 @@ def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
 
 
 def _needs_code(ref: ModelRef, why: str = "") -> UserError:
-    way = "register its classes as a Family, or name another model"
+    way = "register the model's classes as a Family, or use another model"
     return UserError(f"{ref.path} needs code from its repository{why}, which this suite never runs: {way}")
 
 
@@ -88,21 +88,21 @@ def open_config(ref: ModelRef) -> Any:
 
 
 def _check_class(config: Any, ref: ModelRef) -> None:
-    """Reject a model that transformers would silently open with a class that it was not made with."""
+    """Reject a model that needs code or settings that transformers lacks. Warn if its class is unknown."""
     import transformers
 
     if getattr(config, "auto_map", None):
         raise _needs_code(ref, " (auto_map in config.json)")
     if getattr(config, "pruned_heads", None):
         raise UserError(
-            f"{ref.path}: some of its heads were removed (pruned_heads in config.json), which transformers 5 cannot "
-            "open: use the model before pruning"
+            f"{ref.path}: some heads were removed (pruned_heads in config.json), and transformers 5 cannot open models "
+            "with fewer heads: use the model from before pruning"
         )
     positions = getattr(config, "position_embedding_type", None) or "absolute"
     if positions != "absolute" and not hasattr(type(config)(), "position_embedding_type"):
         raise UserError(
-            f"{ref.path}: position_embedding_type in config.json is {shortened(repr(positions), 50)}, which "
-            f"{config.model_type} of transformers {transformers.__version__} does not have: use another model"
+            f"{ref.path}: position_embedding_type in config.json is {shortened(repr(positions), 50)}, but "
+            f"{config.model_type} in transformers {transformers.__version__} does not support this: use another model"
         )
     known = {*transformers.__all__}  # type: ignore[attr-defined]
     names = getattr(config, "architectures", None)
@@ -110,8 +110,8 @@ def _check_class(config: Any, ref: ModelRef) -> None:
     unknown = next((name for name in names if re.sub("^(TF|Flax)", "", str(name)) not in known), None)
     if unknown is not None:
         warnings.warn(
-            f"{ref.path}: transformers does not know the class {unknown} in config.json, so the model is opened as "
-            f"{config.model_type}",
+            f"{ref.path}: config.json names the class {unknown}, which transformers does not know, so the model is "
+            f"opened as {config.model_type}",
             ModelWarning,
             stacklevel=2,
         )
@@ -126,7 +126,8 @@ def _check_sizes(config: Any, ref: ModelRef) -> None:
         whole = isinstance(size, int) and not isinstance(size, bool)
         if not whole or not (1 <= size <= most or (size in ABSENT_SIZES and name in OPTIONAL_SIZES)):
             raise UserError(
-                f"{ref.path}: {name} in config.json is {shortened(repr(size), 50)}, not a whole number from 1 to {most}"
+                f"{ref.path}: {name} in config.json is {shortened(repr(size), 50)}, "
+                f"but must be a whole number from 1 to {most}"
             )
 
 
@@ -135,14 +136,14 @@ def open_tokenizer(ref: ModelRef) -> Any:
     from transformers import AutoTokenizer
 
     if ref.local and ref.tokenizer() is None:  # transformers would create an empty tokenizer
-        raise UserError(f"{ref.path} holds no tokenizer: save one next to the weights")
+        raise UserError(f"{ref.path} holds no tokenizer: save the tokenizer in the same folder")
     _check_tokenizer_class(ref)
     try:
         tokenizer = load(ref, AutoTokenizer)
     except UserError as error:
         if (ref.folder(weights=False) / "tokenizer.json").is_file():
             raise
-        way = "save a fast tokenizer with the model"
+        way = "save a fast tokenizer together with the model"
         raise UserError(
             f"{ref.path} holds no tokenizer.json, and its other files do not define a fast tokenizer: {way}"
         ) from error
@@ -150,12 +151,12 @@ def open_tokenizer(ref: ModelRef) -> Any:
     if isinstance(longest, bool) or not isinstance(longest, int | float) or not longest >= 1:
         raise UserError(
             f"{ref.path}: model_max_length in tokenizer_config.json is {shortened(repr(longest), 50)}, "
-            "not a number of tokens"
+            "but must be a number of tokens"
         )
     if len(tokenizer) <= len({*tokenizer.all_special_ids}):
         raise UserError(
-            f"{ref.path}: the vocabulary of its tokenizer holds special tokens only, so every word would be "
-            f"{tokenizer.unk_token}: save the tokenizer again, with its vocabulary"
+            f"{ref.path}: the tokenizer's vocabulary contains only special tokens, so every word would be encoded as "
+            f"{tokenizer.unk_token}: save the tokenizer again with its full vocabulary"
         )
     if tokenizer.pad_token_id is None:  # GPT-2, Llama: padding is masked, so any token will do
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
@@ -184,10 +185,10 @@ def _check_tokenizer_class(ref: ModelRef) -> None:
 
 
 def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
-    """Warn if transformers encodes texts differently from what tokenizer.json says.
+    """Warn if an opened tokenizer encodes texts differently from the tokenizer in tokenizer.json.
 
-    Many tokenizer classes override this file. If the normalizer settings in tokenizer_config.json explain the
-    difference, there is no warning.
+    Many tokenizer classes of transformers override parts of tokenizer.json. A difference that is explained by the
+    normalizer settings in tokenizer_config.json causes no warning.
     """
     folder = ref.folder(weights=False)
     try:
@@ -204,19 +205,19 @@ def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
         read = own.encode(*PROBE_TEXTS).tokens
     if read != encoded:
         warnings.warn(
-            f"{ref.path}: for a test text, transformers gives {' '.join(encoded)!r}, but tokenizer.json gives "
-            f"{' '.join(read)!r}: if tokenizer.json is right, correct tokenizer_config.json (with the tokenizer_class "
-            "PreTrainedTokenizerFast, transformers follows tokenizer.json)",
+            f"{ref.path}: transformers splits a test text into {' '.join(encoded)!r}, but tokenizer.json splits it "
+            f"into {' '.join(read)!r}: if tokenizer.json is right, correct tokenizer_config.json (transformers follows "
+            "tokenizer.json if the tokenizer_class is PreTrainedTokenizerFast)",
             ModelWarning,
             stacklevel=2,
         )
 
 
 def _separate_texts(tokenizer: Any) -> None:
-    """If a fast tokenizer adds no special tokens, make it insert the end-of-text token before and between texts.
+    """Make a fast tokenizer that adds no special tokens insert the end-of-text token before and between texts.
 
-    GPT-2 was trained with `<|endoftext|>` in these positions. Without this token, nothing would separate the two texts
-    of a pair.
+    GPT-2 was trained with `<|endoftext|>` in these positions. Without a token between them, the two texts of a pair
+    would run together.
     """
     end, backend = tokenizer.eos_token, getattr(tokenizer, "backend_tokenizer", None)
     if backend is None or end is None or tokenizer.num_special_tokens_to_add(True):
@@ -227,7 +228,7 @@ def _separate_texts(tokenizer: Any) -> None:
 
 
 def shape_of(ref: ModelRef) -> tuple[int, int] | None:
-    """Return the number of layers and the number of heads per layer, or None if the configuration has neither."""
+    """Return a model's number of layers and its number of heads per layer, or None if they cannot be determined."""
     try:
         config = open_config(ref)
     except UserError:

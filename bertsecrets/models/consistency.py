@@ -1,7 +1,7 @@
 """Checks that a classifier's logits are the same with and without padding, and in training and evaluation mode.
 
-A model that fails a check is rejected, because its measurements would depend on how examples are batched, or because
-the measured model would differ from the trained model.
+A model that fails a check is rejected. Otherwise, its measurements could depend on how examples are batched, or the
+measured model could differ from the trained model.
 """
 
 from collections.abc import Callable, Iterator
@@ -64,8 +64,8 @@ def check_logits(
     """Check that padding does not change the logits and that, without dropout, training mode does not either.
 
     Args:
-        forward: Function that returns the logits that a training step computes for the given examples. By default, the
-            model is run in training mode.
+        forward: Function that computes the logits of the given examples in the same way as a training step does. By
+            default, the model is run in training mode.
         tolerance: Tolerance for the comparison with training mode.
     """
     rows = encoded.spread(CHECKED_EXAMPLES)
@@ -81,8 +81,9 @@ def check_logits(
     difference = largest_difference(trained.float(), logits)
     if not difference <= tolerance * largest(logits):
         raise MisreadError(
-            f"{type(model).__name__} computes different logits in training mode and in evaluation mode (they differ by "
-            f"{difference:.2g} without dropout), so the trained model would differ from the measured model"
+            f"{type(model).__name__} computes different logits in training mode and in evaluation mode, even without "
+            f"dropout (the largest difference is {difference:.2g}), so the model that is measured would not be the "
+            "model that was trained"
         )
 
 
@@ -90,7 +91,7 @@ def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -
     """Check that padding is masked. If padding is masked, an example has the same logits alone as in a batch.
 
     Args:
-        logits: Logits of the examples with the indices `rows`, computed in one batch.
+        logits: Logits of the same examples, computed together in one batch.
     """
     device = next(model.parameters()).device
     for row, together in zip(rows, logits, strict=True):
@@ -99,8 +100,8 @@ def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -
         moved = largest_difference(alone[0], together.to(device))
         if not moved <= LOGIT_TOLERANCE * largest(logits):
             raise MisreadError(
-                f"a logit changes by {moved:.2g} when its example is scored alone: the padding in the batch was not "
-                "masked, so results would depend on the batch; correct the model's code or configuration"
+                f"a logit changes by {moved:.2g} if its example is scored alone instead of in a batch, because the "
+                "model does not mask padding: correct the model's code or configuration"
             )
 
 
@@ -109,8 +110,9 @@ def check_kernels(name: str, eager: Logits, sdpa: Logits) -> None:
     difference = largest_difference(eager, sdpa)
     if not difference <= LOGIT_TOLERANCE * largest(eager):
         raise MisreadError(
-            f"{name} computes different logits with eager attention and with SDPA (they differ by {difference:.2g}): "
-            "maps are read with eager attention and scores computed with SDPA, so they would describe different models"
+            f"{name} computes different logits with eager attention and with SDPA (the largest difference is "
+            f"{difference:.2g}): maps are read with eager attention, but scores are computed with SDPA, so the maps "
+            "and the scores would describe different models"
         )
 
 
@@ -120,5 +122,5 @@ def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 def largest(logits: torch.Tensor) -> float:
-    """Return the scale by which differences between logits are divided before they are judged."""
+    """Return the largest absolute logit, or `SMALLEST_SCALE` if that is larger. It scales the tolerances."""
     return max(SMALLEST_SCALE, float(logits.abs().max()))

@@ -85,7 +85,7 @@ _encoded: dict[tuple[str, str, int], Encoded] = {}
 
 
 def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
-    """Encode a split as token ids. As in K19's code, an example has one or two segments.
+    """Encode a split as token ids. As in K19's code, the two texts of a pair are two segments.
 
     If a pair is too long, the longer text is truncated first. Callers must not modify the result, because each process
     caches it by rows, tokenizer and length.
@@ -122,7 +122,7 @@ def tokenize(
 ) -> tuple[Encoded, Sequence[Encoding]]:
     """Return the token ids of texts (or pairs of texts), and the tokenizer's encoding of each example.
 
-    A special token that appears in a text, such as a typed [SEP], is encoded as plain text.
+    If a text contains the name of a special token, such as "[SEP]", this name is encoded as plain text.
 
     Args:
         max_length: Maximum number of word-pieces per example, including special tokens.
@@ -140,8 +140,8 @@ def tokenize(
 def _hide_special(ids: list[list[int]], encodings: Sequence[Encoding], tokenizer: Any, *, paired: bool) -> None:
     """Replace special tokens that occur in the texts with unknown tokens, in place.
 
-    Special tokens that the tokenizer adds are kept. The tokenizer's option `split_special_tokens` already splits most
-    special tokens in texts, but not those that are single pieces of a sentencepiece vocabulary.
+    Special tokens that the tokenizer itself has added are kept. The tokenizer's option `split_special_tokens` already
+    splits most special tokens in texts. It does not split a token that is a single piece of a sentencepiece vocabulary.
     """
     unknown = tokenizer.unk_token_id
     special = {*tokenizer.all_special_ids} - {unknown}
@@ -171,7 +171,7 @@ def cased(tokenizer: Any) -> Any:
 
 
 def without_lower_casing(normalizer: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a `tokenizers` normalizer with lower-casing (and BERT's accent stripping) turned off.
+    """Return a normalizer's configuration without lower-casing, which also controls accent stripping in BERT.
 
     >>> without_lower_casing({"type": "BertNormalizer", "lowercase": True})
     {'type': 'BertNormalizer', 'lowercase': False}

@@ -131,11 +131,11 @@ LOGIT_TERMS = ("position_bias", "s_aux", "alibi", "softcap")
 NO_MAPS = {
     "canine": "its layers pool characters",
     "funnel": "its layers pool tokens, and its last layers belong to a decoder",
-    "longformer": "a token attends only to a window and to a few global tokens",
+    "longformer": "each token attends only to a window and to a few global tokens",
     "mra": "it approximates attention in blocks",
     "nystromformer": "it approximates attention by landmarks",
     "perceiver": "latent vectors attend to the tokens",
-    "reformer": "a token attends only to tokens with the same hash",
+    "reformer": "each token attends only to tokens with the same hash",
     "squeezebert": "transformers returns attention logits instead of attention weights",
     "yoso": "it samples attention by hashes",
 }
@@ -143,9 +143,9 @@ NO_MAPS = {
 
 # Model types that cannot be measured, and why.
 NO_ANSWERS = {
-    "convbert": "some of its heads are convolutions, which mix an input's last tokens with the padding behind them",
-    "fnet": "it mixes an input's tokens with the padding behind them, by Fourier transforms instead of attention",
-    "xlnet": "it classifies from the last token, where this suite pads shorter inputs",
+    "convbert": "some of its heads are convolutions, which mix an input's last tokens with the padding after them",
+    "fnet": "its Fourier transforms, which replace attention, mix an input's tokens with the padding after them",
+    "xlnet": "it classifies from the last token, but this suite adds padding at the end of inputs",
 }
 
 # Patterns for the names of weights that may be left unused. Every other weight that the opened model does not use is
@@ -163,9 +163,9 @@ CLASSIFIERS = r"\w*(classifi|head|regress|score|logit)\w*|dense|linear|sequence_
 
 
 def why_no_maps(config: Any) -> str | None:
-    """Return why a model lacks full attention maps of a single kind in all layers, or None if no reason is known."""
+    """Return why a model does not have one full attention map per head, or None if no reason is known."""
     if getattr(config, "is_encoder_decoder", False):
-        return "it is an encoder-decoder, with three kinds of attention"
+        return "it is an encoder-decoder, which has three kinds of attention"
     own = _OWN.get(config.model_type)
     return own.no_maps if own else {**NO_MAPS, **NO_ANSWERS}.get(config.model_type)
 
@@ -211,7 +211,7 @@ class Family:
         encoder: Class of the bare encoder.
         classifier: Class of the sequence classifier, which stores the encoder under its `base_model_prefix`.
         positions_after_padding: Whether position ids start after the padding id, as in RoBERTa.
-        no_maps: Why the heads have no full token-by-token attention maps, or None if they do have such maps.
+        no_maps: Why the heads do not have full token-by-token attention maps. None means that they do.
     """
 
     config: Any
@@ -222,7 +222,7 @@ class Family:
 
     @property
     def source(self) -> str:
-        """A digest of the code of these classes. It is part of the cache keys of measurements of such models."""
+        """A digest of the code of these classes, which is part of the cache keys of the family's measurements."""
         code = "".join(map(_source, (self.config, self.encoder, self.classifier)))
         return hashlib.sha256(code.encode()).hexdigest()
 
@@ -261,7 +261,7 @@ def register_family(family: Family) -> None:
 
     name = family.config.model_type
     if name in CONFIG_MAPPING and name not in _OWN:
-        raise UserError(f"transformers already has an architecture {name!r}: give yours another model_type")
+        raise UserError(f"transformers already has an architecture {name!r}: choose another model_type")
     AutoConfig.register(name, family.config, exist_ok=True)
     AutoModel.register(family.config, family.encoder, exist_ok=True)
     AutoModelForSequenceClassification.register(family.config, family.classifier, exist_ok=True)
@@ -270,7 +270,7 @@ def register_family(family: Family) -> None:
 
 @functools.cache
 def _offered(path: tuple[str, ...]) -> EntryPoints:
-    """Return the entry points for families that the packages installed in these folders provide."""
+    """Return the entry points for families in the packages that are installed in these folders."""
     return entry_points(group=ENTRY_POINT_GROUP)
 
 

@@ -1,9 +1,9 @@
 """Models that are given as objects in memory, possibly with hooks, replaced modules or a changed `forward`.
 
 A model object is saved, reopened and compared with its saved form. If both compute the same numbers, and the object has
-neither hooks nor code of its own, the saved form is measured. Otherwise, the object itself is measured. To this end,
-`loans.lent` makes the opening of the folder return the object, with copies of its weights. After the measurement, the
-object is as it was before.
+neither hooks nor code of its own, the saved form is measured. Otherwise, the object itself is measured. In
+this case, opening the folder of the saved form returns the object, with copies of its weights (see `loans.lent`). After
+the measurement, the object is restored to its former state.
 """
 
 import hashlib
@@ -47,7 +47,8 @@ def check_object(model: Any) -> None:
     """Check that an object is a transformers model whose weights are plain floating-point tensors.
 
     Raises:
-        UserError: If the object is anything else, such as a wrapper, an adapter, or a quantised or parametrised model.
+        UserError: If the object is not such a model. For example, it may be a wrapper, or a model with an adapter or
+            with quantised weights.
     """
     from transformers import PreTrainedModel
 
@@ -58,21 +59,21 @@ def check_object(model: Any) -> None:
         for inner in ("module", "_orig_mod"):  # of DataParallel and of torch.compile
             if isinstance(getattr(model, inner, None), PreTrainedModel):
                 raise UserError(f"{name} wraps a model: give the model itself, which is its attribute {inner}")
-        raise UserError(f"a model must be a name, a folder or a transformers model, not {name}")
+        raise UserError(f"a model must be given as a name, a folder or a transformers model, not as {name}")
     for where, module in model.named_modules():
         own = where or name
         if hasattr(module, "parametrizations") or any(each in module._parameters for each in REPLACED_WEIGHTS):
             raise UserError(
-                f"{own} computes its weight from other tensors (parametrisation or pruning): make it permanent first "
-                "(torch.nn.utils.parametrize.remove_parametrizations, torch.nn.utils.prune.remove)"
+                f"{own} computes its weight from other tensors (by parametrisation or pruning): first store the result "
+                "with torch.nn.utils.parametrize.remove_parametrizations or torch.nn.utils.prune.remove"
             )
         if type(module).__module__.startswith(("torch.ao.", "bitsandbytes.", "torchao.")):
-            raise UserError(f"{own} is quantised ({type(module).__name__}): give the unquantised model")
+            raise UserError(f"{own} is quantised ({type(module).__name__}), but only unquantised models are supported")
         for weight in module.parameters(recurse=False):
             if type(weight.data) is not torch.Tensor or not weight.is_floating_point() or weight.is_meta:
                 raise UserError(
                     f"a weight of {own} does not hold floating-point numbers in memory ({type(weight.data).__name__}, "
-                    f"{weight.dtype}): give the unquantised model, with all weights loaded into memory"
+                    f"{weight.dtype}): give a model that is not quantised and is completely loaded into memory"
                 )
 
 
@@ -85,14 +86,14 @@ def check_tokenizer(tokenizer: Any) -> None:
     from transformers import PreTrainedTokenizerBase
 
     if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise UserError(f"tokenizer must be a tokenizer of transformers, not {quoted(tokenizer)}")
+        raise UserError(f"tokenizer must be a transformers tokenizer, not {quoted(tokenizer)}")
 
 
 def has_own_code(model: Any) -> bool:
-    """Return whether a model has hooks, classes or `forward` functions of its own.
+    """Return whether a model uses custom code: hooks, classes or `forward` functions.
 
-    Code from transformers or torch does not count, nor do the classes of a registered `Family`. Hooks and other code
-    may affect only some inputs, so a comparison on a few rows does not show all effects of such code.
+    Code from transformers or torch is not custom, and neither are the classes of a registered `Family`. Custom code may
+    affect only some inputs, so a comparison on a few rows can miss its effects.
     """
     family = own_family(type(model.config).model_type)
     of_family = {family.encoder.__module__, family.classifier.__module__} if family else set()
@@ -108,7 +109,7 @@ def _hooks(module: Any) -> list[Any]:
 
 
 def _home(hook: Any) -> str:
-    """Return the name of the module that defines a hook."""
+    """Return the name of the Python module that defines a hook."""
     return str(getattr(hook, "func", hook).__module__)
 
 
@@ -129,9 +130,9 @@ class Held:
         """Save the object with its tokenizer, and compare the object with its saved form.
 
         Args:
-            tokenizer: The model's tokenizer, or None to use the tokenizer of `base`.
-            base: The model from which a classifier was trained.
-            rows: Some rows of a classifier's task, or None for a bare encoder.
+            tokenizer: The model's tokenizer. If it is None, the tokenizer of `base` is used.
+            base: The base model from which the classifier was trained.
+            rows: Some rows of the task if the model is a classifier, or None if it is a bare encoder.
 
         Raises:
             UserError: If the object is not a model, has no tokenizer, cannot be saved or cannot be measured.
@@ -165,22 +166,25 @@ class Held:
             names = [*open_checkpoint_config(self.folder, rows.task).id2label.values()]
             if names != [*rows.task.labels]:  # reordering the weights would not reorder the effect of a hook
                 raise UserError(
-                    "the model in memory differs from its saved form, so its classes must be in the order "
-                    f"of {rows.task.title}, {', '.join(rows.task.labels)}: they are {', '.join(names)}"
+                    "the model in memory cannot be replaced by its saved form, so its classes must be in the order of "
+                    f"{rows.task.title} ({', '.join(rows.task.labels)}), but their order is {', '.join(names)}"
                 )
         return False
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Until the `with` block ends, make the opening of the folder return the model that is to be measured.
+        """Until the `with` block ends, make sure that opening `folder` returns the model to be measured.
 
-        This model is the saved form if `storable` is True, and otherwise the object.
+        If `storable` is True, the saved form is measured. Otherwise, the object is measured.
 
         Raises:
             UserError: If the object has changed since it was saved.
         """
         if _state(self.model) != self._state:
-            raise UserError("the model in memory has changed since it was given: open a new session to measure it")
+            raise UserError(
+                "the model in memory has changed since it was given to this session: open a new session to measure the "
+                "changed model"
+            )
         with nullcontext() if self.storable else lent(self.model, self.folder):
             yield
 
@@ -202,7 +206,7 @@ def opened(model: Any, tokenizer: Any = None, *, offline: bool = False) -> Itera
 
 
 def _state(model: Any) -> str:
-    """Return a digest of everything that a user may have changed in a model: weights, modules, hooks and `forward`."""
+    """Return a digest of a model's weights, modules, hooks and `forward` functions, to detect changes by the user."""
     sha = hashlib.sha256()
     for name, module in model.named_modules():
         hooks = [id(hook) for hook in _hooks(module) if not _is_trusted(_home(hook))]

@@ -1,6 +1,6 @@
-"""Functions for a model's layers: their number, their heads and weights, and which token the classifier reads.
+"""Functions that inspect a model's layers, heads and weights, and that change which token its classifier reads.
 
-Layers are found by inspecting the model. The name of the architecture is never used.
+Layers are found by inspecting the modules of the model, not by the name of its architecture.
 """
 
 import re
@@ -35,7 +35,7 @@ def size_difference(config: Any, base: Any) -> str | None:
     for name in SIZE_SETTINGS:
         own, other = getattr(config, name, None), getattr(base, name, None)
         if own != other:
-            return f"its {name} is {own}, not {other}"
+            return f"its {name} is {own} instead of {other}"
     return None
 
 
@@ -60,16 +60,16 @@ def unreadable(config: Any, why: str) -> NotApplicableError:
 
 
 def attention_shape(model: Any) -> tuple[int, int]:
-    """Return the number of layers of a model, and the number of heads per layer."""
+    """Return a model's number of layers and its number of heads per layer."""
     layers, heads = (getattr(model.config, name, None) for name in ("num_hidden_layers", "num_attention_heads"))
     if layers is None or heads is None:
-        why = why_no_maps(model.config) or "its configuration gives no numbers of layers and heads"
+        why = why_no_maps(model.config) or "its configuration does not contain the numbers of layers and heads"
         raise unreadable(model.config, why)
     return int(layers), int(heads)
 
 
 def layer_of(name: str) -> tuple[str, int] | None:
-    """Return the name of a weight within its layer and the index of the layer (from 0), or None if it is in no layer.
+    """Return a weight's name with its layer index replaced by `*`, and this index. Without an index, return None.
 
     >>> layer_of("encoder.layer.11.output.dense.bias")
     ('encoder.layer.*.output.dense.bias', 11)
@@ -103,7 +103,7 @@ def last_layers(model: Any, number: int = 2) -> list[nn.Module]:
 
 
 class _Move:
-    """Hooks that replace the first token's hidden state with the last token's, after the last layer."""
+    """Hooks that, after the last layer, replace the hidden state of the first token with that of the last token."""
 
     def __init__(self) -> None:
         self.at: torch.Tensor | None = None
@@ -135,7 +135,7 @@ def read_last_token(model: Any, tokenizer: Any) -> None:
     name = type(model).__name__
     example = tokenizer("one two three", "four five", return_tensors="pt")
     if tokenizer.sep_token_id is None or int(example["input_ids"][0, -1]) != tokenizer.sep_token_id:
-        raise NotApplicableError(f"{name} cannot classify from [SEP]: its inputs do not end with it")
+        raise NotApplicableError(f"{name} cannot classify from [SEP]: its inputs do not end with [SEP]")
     with torch.inference_mode():
         before = model.eval()(**example).logits
     hooks = _Move()
@@ -145,5 +145,5 @@ def read_last_token(model: Any, tokenizer: Any) -> None:
     encoder.register_forward_hook(hooks.forget)
     with torch.inference_mode():
         if torch.equal(before, model(**example).logits):
-            raise NotApplicableError(f"{name} cannot classify from [SEP]: it does not read the first token")
+            raise NotApplicableError(f"{name} cannot classify from [SEP]: its classifier does not read the first token")
     setattr(model.config, SETTING, LAST)

@@ -1,6 +1,7 @@
-"""Loans of model objects. During a loan, opening a certain folder returns a model object, with copies of its weights.
+"""Functions that lend a model object to a folder.
 
-When the loan ends, the object is restored to its former state.
+Until the loan ends, opening the folder returns the object, with copies of its weights. The object is then restored to
+its former state.
 """
 
 from collections.abc import Iterator, MutableMapping, MutableSet
@@ -17,26 +18,26 @@ _lent: dict[str, "_Loan"] = {}  # by path of the folder
 
 
 def borrowed(folder: str, *, bare: bool) -> Any | None:
-    """Return the model object that is lent for a folder, or None if there is no loan.
+    """Return the model object that is lent to a folder, or None if no object is lent.
 
-    Callers may change the object. The object has eager attention, only the hooks that it had before, and float32 copies
-    of its weights on the CPU.
+    Callers may change the object, because its former state is restored later. The object uses eager attention and has
+    only its original hooks. Its weights are float32 copies on the CPU.
 
     Args:
-        bare: Whether to return only the encoder of the object, without the classifier head.
+        bare: Whether to return only the encoder, without the classifier head.
     """
     loan = _lent.get(folder)
     return None if loan is None else loan.renew(bare)
 
 
 def is_lent(folder: str) -> bool:
-    """Return whether a model object is lent for a folder."""
+    """Return whether a model object is lent to a folder."""
     return folder in _lent
 
 
 @contextmanager
 def lent(model: Any, folder: Path) -> Iterator[None]:
-    """Lend a model object for a folder until the `with` block ends. Then restore the object."""
+    """Lend a model object to a folder until the `with` block ends, and then restore the object."""
     loan = _lent[str(folder)] = _Loan(model)
     try:
         yield
@@ -46,7 +47,7 @@ def lent(model: Any, folder: Path) -> Iterator[None]:
 
 
 class _Loan:
-    """The state of a model's modules and configurations, including hooks, flags and the tensors of its weights."""
+    """The recorded state of a lent model: its modules (with hooks and flags), configurations and weights."""
 
     def __init__(self, model: Any):
         self.model = model
@@ -68,7 +69,7 @@ class _Loan:
             weight.requires_grad_(trained)
 
     def renew(self, bare: bool) -> Any:
-        """Restore the model, and replace its tensors with copies, so that any change to the tensors can be undone."""
+        """Return the restored model with copies of its tensors, so that changes to the tensors can be undone later."""
         with torch.inference_mode(False):
             self.restore()
             for weight, data, *_ in self.weights:
@@ -82,12 +83,12 @@ class _Loan:
         try:
             self.model.set_attn_implementation("eager")
         except Exception as error:  # any architecture's code may raise any exception
-            raise UserError(f"{type(self.model).__name__} has no eager attention: {first_line(error)}") from error
+            raise UserError(f"{type(self.model).__name__} cannot use eager attention: {first_line(error)}") from error
         return self.model.base_model if bare else self.model
 
 
 def _contents(namespace: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return each value, by name, with a copy of its contents. The copy is None unless the value is a dict or a set."""
+    """Return, for each name, the value and a copy of it. The copy is None unless the value is a dict or a set."""
     return {
         name: (value, copy(value) if isinstance(value, MutableMapping | MutableSet) else None)
         for name, value in namespace.items()

@@ -56,7 +56,7 @@ ADAPTER_FILES = (
     *(f"*adapter*{suffix}" for suffix in (".safetensors", ".bin", ".pt", ".pth", ".npz")),
 )
 MODEL_ADVICE = (
-    "use the model minilm (packaged, no hub needed), or a folder with config, tokenizer and model.safetensors"
+    "use the model minilm, which does not need the hub, or a folder with config, tokenizer and model.safetensors"
 )
 
 
@@ -83,11 +83,11 @@ class ModelRef:
         return os.path.isdir(self.path)  # Path.is_dir raises an error for names that are too long
 
     def resolved(self) -> "ModelRef":
-        """Return the reference. For a hub model, its commit is filled in; for a local model, nothing is changed."""
+        """Return this reference with the model's commit added. The reference to a local model is returned unchanged."""
         return self if self.local else _resolve(self)
 
     def identity(self) -> str:
-        """Return what identifies the encoder: a digest of file names and contents, or the hub name and the commit.
+        """Return a text that identifies the encoder: a digest of its files, or the hub name and the commit.
 
         The digest also covers the code of a custom architecture, and the activation function of a cross-encoder.
         """
@@ -97,7 +97,7 @@ class ModelRef:
         return digest([contents, *filter(None, more)]) if any(more) else contents
 
     def activation(self) -> str | None:
-        """Return the name of the activation function in config_sentence_transformers.json, or None if there is none."""
+        """Return the name of the activation function in config_sentence_transformers.json, or None if it names none."""
         return read_json_object(Path(self.path) / "config_sentence_transformers.json").get("activation_fn")
 
     def model_type(self) -> str | None:
@@ -106,7 +106,7 @@ class ModelRef:
         return name if isinstance(name, str) else None
 
     def tokenizer(self) -> str | None:
-        """Return what identifies the tokenizer: a digest of file names and contents, or the hub name and the commit.
+        """Return a text that identifies the tokenizer: a digest of its files, or the hub name and the commit.
 
         For a local folder without a tokenizer, return None.
         """
@@ -162,10 +162,10 @@ def matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
 
 
 def published_identities(name: str) -> set[str]:
-    """Return the two identities of a pinned hub model's encoder: one on the hub, and one in a local folder.
+    """Return the two identities of a pinned model's encoder: that on the hub, and that of a local copy of its files.
 
-    A local folder has the second identity if it contains the published `config.json` and `model.safetensors`. Files
-    that were saved again have different digests, even if the weights are the same.
+    The local copy must contain the published `config.json` and `model.safetensors`. Files that were saved again have
+    different digests, even if the weights are the same.
     """
     repository = full_name(name)
     files = {file: MODEL_SHA256[repository][file] for file in ("config.json", "model.safetensors")}
@@ -173,7 +173,7 @@ def published_identities(name: str) -> set[str]:
 
 
 def recorded_name(name: str) -> str:
-    """Return the name under which a model's outcomes are recorded, no matter where its weights are.
+    """Return the name under which a model's outcomes are recorded. It does not depend on where the weights are.
 
     A folder with the weights of a pinned or packaged model gets the name of that model. Other models keep their full
     name.
@@ -220,12 +220,12 @@ def locate(name: str, offline: bool = False) -> ModelRef:
         check_folder(Path(name))
         return ModelRef(name, name, offline=offline)
     if (page := re.match(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co)/([^/?#]+(?:/[^/?#]+)?)", name)) is not None:
-        raise UserError(f"{name} is the address of a page: give the model's name, {page[1]}")
+        raise UserError(f"{name} is the address of a web page: use the model's name, {page[1]}, instead")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UserError(f"no model folder at {name}: {MODEL_ADVICE}")
     repository, _, revision = name.partition("@")
     if not repository:
-        raise UserError(f"model {name} has no model name before the @: {MODEL_ADVICE}")
+        raise UserError(f"model {name!r} has no name before the @: {MODEL_ADVICE}")
     repository = ALIASES.get(repository, repository)
     return ModelRef(name, repository, revision or PINNED_COMMITS.get(repository), offline=offline)
 
@@ -238,7 +238,7 @@ def check_folder(folder: Path) -> None:
     if not any((folder / weights).is_file() for weights in WEIGHT_FILES):
         pickled = [p for p in PICKLE_FILES if (folder / p).exists()]
         held = f"only {pickled[0]}, which this suite never opens" if pickled else "no weights"
-        raise RunError(f"{folder} holds {held}: save the model as model.safetensors (save_pretrained does)")
+        raise RunError(f"{folder} holds {held}: save the model as model.safetensors, with save_pretrained")
     _check_shards(folder)
     checked_manifest(folder)
 
@@ -254,7 +254,7 @@ def refuse_adapter(folder: Path) -> None:
 
 
 def _check_shards(folder: Path) -> None:
-    """Check that an index names only files in its own folder, because the model's identity covers no other files."""
+    """Check that an index lists only files in its own folder, because a model's identity covers only these files."""
     index = folder / WEIGHT_FILES[1]
     if not index.is_file():
         return
@@ -266,7 +266,7 @@ def _check_shards(folder: Path) -> None:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"{index} is not an index of weights: download or save the model again") from error
     if foreign is not None:
-        raise RunError(f"{index} names {foreign[:100]!r}, which is not a file in the same folder: save the model again")
+        raise RunError(f"{index} lists {foreign[:100]!r}, which is not a file in the same folder: save the model again")
 
 
 @functools.cache

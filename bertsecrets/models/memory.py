@@ -32,7 +32,7 @@ class Budget:
 
     @classmethod
     def of(cls, device: torch.device, width: int) -> "Budget":
-        """Return a budget that uses half of the free memory.
+        """Return a budget for half of the free memory (on a CPU, at most `CPU_BYTES`).
 
         Args:
             width: Hidden size of the model. The computation of a token takes about 24 float32 values per hidden unit.
@@ -91,9 +91,9 @@ def training_bytes(
 ) -> int:
     """Return an estimate of the memory in bytes that training takes in addition to the model's weights.
 
-    Each trained weight has a gradient and two moments of AdamW. For the backward pass, a layer stores about 23 values
-    per token and hidden unit (with a feed-forward size of four times the hidden size) and three maps per head. Training
-    MiniLM takes 1.05 times this estimate, so a run that just fits is not rejected.
+    Each trained weight has a gradient and two moments of AdamW. For the backward pass, a layer stores three maps per
+    head, and about 23 values per token and hidden unit if the feed-forward size is four times the hidden size. The
+    estimate is slightly low, so that a run that just fits is not rejected: training MiniLM takes 1.05 times as much.
 
     Args:
         rows: Examples per batch.

@@ -51,7 +51,7 @@ class OpenModel:
     fingerprint: str
 
     def fit(self, tokens: int) -> int:
-        """Return `tokens`, or the number of positions in the model if that is smaller."""
+        """Return `tokens`, or the number of tokens that the model and its tokenizer allow if that is smaller."""
         config = self.model.config
         positions = getattr(config, "max_position_embeddings", None) or tokens
         positions = positions if positions > 0 else tokens  # -1 means unlimited (XLNet)
@@ -70,7 +70,7 @@ class OpenModel:
         return attention_shape(self.model)[1]
 
     def to(self, device: torch.device | str) -> "OpenModel":
-        """Move the model to a device in place, and return this object."""
+        """Move the model to a device in place, and return this `OpenModel`."""
         self.model.to(device)
         return self
 
@@ -189,8 +189,8 @@ def _load_weights(
     infinite = [name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()]
     if infinite:
         raise UserError(
-            f"{ref.path}: {infinite[0]} is not finite (tensors affected: {len(infinite)}): its training has diverged, "
-            "or the file is damaged: train or save the model again"
+            f"{ref.path}: the weight {infinite[0]} is not finite (tensors affected: {len(infinite)}), because training "
+            "diverged or the file is damaged: train or save the model again"
         )
     if model.config.model_type in READS_NEIGHBOURS:
         with torch.no_grad():
@@ -203,13 +203,13 @@ def _refuse_drawn(path: str, names: list[str]) -> None:
     if names:
         first = sorted(names)[0]
         raise RunError(
-            f"{path}: {first} is missing from model.safetensors, or its shape is wrong "
+            f"{path}: the weight {first} is missing from model.safetensors or has the wrong shape "
             f"(tensors affected: {len(names)}): download or save the model again"
         )
 
 
 def open_encoder(ref: ModelRef) -> OpenModel:
-    """Open an encoder without a classifier head and with eager attention."""
+    """Open a model as a bare encoder (without a classifier head), with eager attention."""
     from transformers import AutoModel
 
     if ref.local:
@@ -240,12 +240,12 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
         other = next(((name, shape) for name, shape in sorted(drawn.items()) if shape is not None), None)
         if other is not None:
             raise UserError(
-                f"{folder}: {other[0]} has the shape {other[1]}, but config.json says {task.outputs} outputs: "
-                "correct num_labels or id2label in config.json"
+                f"{folder}: the weight {other[0]} has the shape {other[1]}, but config.json requires {task.outputs} "
+                "outputs: correct num_labels or id2label in config.json"
             )
         raise UserError(
             f"{folder} is an encoder without a trained classifier ({sorted(drawn)[0]} is not among its weights): "
-            "give it as the option `model`, not `checkpoint`"
+            "use the option `model` instead of `checkpoint` for it"
         )
     _refuse_drawn(ref.path, sorted(drawn))
     _order_classes(model, task)
@@ -257,9 +257,9 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
 
 
 def open_checkpoint_config(folder: Path, task: Task) -> Any:
-    """Return a checkpoint's configuration, after checking that it fits the task. Weights are not read."""
+    """Check that a checkpoint's configuration fits the task, and return the configuration. Weights are not read."""
     if not folder.is_dir():
-        way = "give a folder that was written by save_pretrained, or first download a hub model into a folder"
+        way = "give a folder that was written by save_pretrained (a model on the hub must first be downloaded)"
         raise UserError(f"no checkpoint folder at {folder}: {way}")
     check_folder(folder)
     config = open_config(ModelRef.in_folder(folder))
@@ -270,7 +270,7 @@ def open_checkpoint_config(folder: Path, task: Task) -> Any:
         kind = "one score" if task.regression else f"{task.outputs} classes"
         raise UserError(
             f"checkpoint {folder} has {config.num_labels} outputs, but {task.title} needs {kind}: "
-            f"give one that was trained on {task.title}"
+            f"use a checkpoint that was trained on {task.title}"
         )
     if not task.regression:
         _name_classes(config, classes or task.labels)
@@ -278,10 +278,11 @@ def open_checkpoint_config(folder: Path, task: Task) -> Any:
 
 
 def check_base(folder: Path, task: Task, base: ModelRef) -> None:
-    """Check that a checkpoint has the same architecture and size as the base model it is said to be trained from."""
+    """Check that a checkpoint has the same architecture and size as its supposed base model."""
     if problem := size_difference(open_checkpoint_config(folder, task), open_config(base)):
         raise UserError(
-            f"checkpoint {folder} was not trained from {base.name}: {problem}: name its own base model with --model"
+            f"checkpoint {folder} was not trained from {base.name}, because {problem}: use --model to name the model "
+            "that it was trained from"
         )
 
 
@@ -295,11 +296,11 @@ def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> 
     own = open_tokenizer(ref) if ref.tokenizer() else None
     of_base = open_tokenizer(base) if base is not None else None
     if own is None and of_base is None:
-        raise UserError(f"checkpoint {folder} holds no tokenizer: save one next to the weights")
+        raise UserError(f"checkpoint {folder} holds no tokenizer: save the tokenizer in the same folder")
     if own is not None and of_base is not None and own.get_vocab() != of_base.get_vocab():
         raise UserError(
             f"checkpoint {folder} has a different vocabulary ({len(own)} entries) from {base.name if base else ''} "
-            f"({len(of_base)}): use the option `model` to name the model that it was trained from"
+            f"({len(of_base)} entries): use the option `model` to name the model that it was trained from"
         )
     if own is not None:
         return own
@@ -309,23 +310,23 @@ def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> 
 
 
 def check_embeddings(model: str, config: Any, base: ModelRef, tokenizer: Any) -> None:
-    """Check that a model without its own tokenizer has as many token embeddings as its base model's tokenizer needs."""
+    """Check that a model has the right number of token embeddings for the tokenizer of its base model."""
     own, known = (getattr(each, "vocab_size", None) for each in (config, open_config(base)))
     if own is not None and own != known and not 0 <= own - len(tokenizer) < UNUSED_EMBEDDINGS:
         raise UserError(
-            f"{model} embeds {own} tokens, but the tokenizer of {base.name} has {len(tokenizer)}: save the model "
-            "with its own tokenizer, or use the option `model` to name the model that it was trained from"
+            f"{model} has embeddings for {own} tokens, but the tokenizer of {base.name} has {len(tokenizer)} tokens: "
+            "save the model with its own tokenizer, or name the model that it was trained from with the option `model`"
         )
 
 
 def _activation(config: Any) -> Any:
-    """Return, from config.json, the name of the function that sentence-transformers applies to a model's outputs."""
+    """Return the activation function that sentence-transformers has recorded in config.json, or None by default."""
     own, former = (getattr(config, name, None) for name in ACTIVATIONS)
     return (own.get("activation_fn") if isinstance(own, dict) else None) or former
 
 
 def _activate(model: Any, name: Any, folder: Path) -> None:
-    """Make the last linear module of a cross-encoder also apply an activation function to its output."""
+    """Apply an activation function to the output of a cross-encoder, by a hook on its last linear module."""
     root, _, function = name.rpartition(".") if isinstance(name, str) else ("", "", "")
     try:
         activation = getattr(nn, function)() if root in ACTIVATION_MODULES else None
@@ -333,7 +334,7 @@ def _activate(model: Any, name: Any, folder: Path) -> None:
         activation = None
     if activation is None:
         raise UserError(
-            f"{folder} needs code from its repository, which this suite never runs: its activation function is "
+            f"{folder} needs code from its repository, which this suite never runs, for its activation function "
             f"{shortened(str(name), 100)}"
         )
     last = [module for module in model.modules() if isinstance(module, nn.Linear) and module.out_features == 1][-1]

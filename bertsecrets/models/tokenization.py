@@ -16,14 +16,14 @@ CAPITALISED_SHARE = 0.01  # a vocabulary with at least this share of capitalised
 def match_tokenizer(tokenizer: Any, config: Any, path: str) -> None:
     """Check that a tokenizer fits a model.
 
-    If the model distinguishes the segments of a pair, also make the tokenizer number them. The tokenizers of some
-    families number segments only if asked to, and transformers 5 does not ask.
+    If the model distinguishes the two texts of a pair, also make the tokenizer return segment ids. Some tokenizers
+    return segment ids only on request, and transformers 5 does not request them.
     """
     size, largest = getattr(config, "vocab_size", None), max(tokenizer.get_vocab().values())
     if isinstance(size, int) and largest >= size:
         raise UserError(
-            f"{path} embeds {size} tokens, but the vocabulary of its tokenizer has {len(tokenizer)}: use the tokenizer "
-            "and the config.json of the model that it was trained from"
+            f"{path} has embeddings for {size} tokens, but the vocabulary of its tokenizer has {len(tokenizer)} "
+            "tokens: use the tokenizer and the config.json of the model that it was trained from"
         )
     _ask_for_segments(tokenizer, getattr(config, "type_vocab_size", SEGMENTS.get(config.model_type)))
     if not _generates(config.model_type):
@@ -40,7 +40,7 @@ def match_tokenizer(tokenizer: Any, config: Any, path: str) -> None:
 
 
 def _ask_for_segments(tokenizer: Any, segments: int | None) -> None:
-    """Make a tokenizer return segments if both the tokenizer and the model distinguish them.
+    """Make a tokenizer return segment ids if both the tokenizer and the model distinguish the texts of a pair.
 
     If the tokenizer's files set `model_input_names`, this setting is not changed.
     """
@@ -49,8 +49,8 @@ def _ask_for_segments(tokenizer: Any, segments: int | None) -> None:
     if "token_type_ids" in names:
         if segments and last >= segments:
             raise UserError(
-                f"the tokenizer numbers the segments of a pair 0 to {last}, but type_vocab_size in config.json is "
-                f"{segments}: remove token_type_ids from model_input_names in tokenizer_config.json"
+                f"the tokenizer numbers the segments of a pair from 0 to {last}, but type_vocab_size in config.json is "
+                f"only {segments}: remove token_type_ids from model_input_names in tokenizer_config.json"
             )
     elif last and segments and last < segments and "model_input_names" not in tokenizer.init_kwargs:
         tokenizer.model_input_names = tokenizer.init_kwargs["model_input_names"] = [*names, "token_type_ids"]

@@ -15,11 +15,11 @@ UNSCALED_TYPES = {"F64", "F32", "F16", "BF16"}  # safetensors' names for types w
 def check_weights(
     path: str, model: Any, unexpected: Iterable[str], stored: Mapping[str, str], *, trained: bool = False
 ) -> None:
-    """Check that a model uses all weights that are stored for it, and that these are not quantised.
+    """Check that a model uses all of its stored weights, and that the stored weights are not quantised.
 
     Args:
         path: Folder or hub name, for the messages.
-        unexpected: Names of the weights that transformers reports as unused.
+        unexpected: Names of the stored weights that transformers reports as unused.
         stored: Data type of each tensor in the files, by name.
         trained: Whether the stored classifier head is used, instead of a new classifier head.
     """
@@ -39,9 +39,9 @@ def check_weights(
         )
     name, release = architecture(model.config), version("transformers")
     raise UserError(
-        f"{path}: {name} of transformers {release} does not use the weight {first} (tensors affected: {len(refused)}), "
-        "so the files belong to another architecture, or to a quantised model whose settings are missing: register the "
-        "model's classes as a Family, or save the model in float32"
+        f"{path}: {name} in transformers {release} does not use the weight {first} (tensors affected: {len(refused)}). "
+        "The files belong to another architecture, or to a quantised model without its quantisation settings: register "
+        "the model's classes as a Family, or save the model in float32"
     )
 
 
@@ -78,7 +78,7 @@ class _Names:
         return not trained and re.fullmatch(CLASSIFIERS, root) is not None
 
     def behind_prefix(self, name: str) -> str | None:
-        """Remove leading parts of a name until the model has a weight with the rest. Return the rest, or None."""
+        """Return the name without its prefix if the model has a weight of this shorter name, or else None."""
         parts = name.split(".")
         ends = (".".join(parts[start:]) for start in range(1, len(parts) - 1))
         return next((end for end in ends if end.removeprefix(self.prefix) in self.own), None)
@@ -113,6 +113,6 @@ def _refuse_more_layers(path: str, names: _Names, dropped: Iterable[str]) -> Non
     more = max(((index, place) for place, index in others if index > held.get(place, index)), default=None)
     if more is not None:
         raise UserError(
-            f"{path}: config.json says {held[more[1]] + 1} layers, but the weights hold {more[0] + 1}: "
-            "correct num_hidden_layers, or save the model again"
+            f"{path}: the model has {held[more[1]] + 1} layers according to config.json, but weights for "
+            f"{more[0] + 1} layers: correct num_hidden_layers, or save the model again"
         )

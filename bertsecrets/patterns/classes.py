@@ -13,7 +13,7 @@ DISPLAYED_QUANTILE = 0.98  # quantile of the row maxima that is displayed with m
 
 
 def check_class(name: str) -> str:
-    """Return `name` if it is the name of a class."""
+    """Return `name` unchanged, or raise a `UserError` if it is not the name of a class."""
     if name not in CLASSES:
         raise UserError(f"unknown class {name!r}: {near_matches(name, CLASSES)}")
     return name

@@ -1,12 +1,12 @@
 """The pattern classifiers, one for each reading. A classifier combines boosted trees with a softmax regression.
 
-The log-probabilities of both models are added; those of the regression have half the weight. The sum is divided by a
-temperature for calibration.
+The log-probabilities of the trees and half the log-probabilities of the regression are added. The sum is divided by a
+temperature, which calibrates the probabilities.
 
-Classifiers accept maps of any length, padded or unpadded, on any device. A classifier's weights are in a safetensors
-file. `report.json`, in the same folder, records the classifiers' performance on held-out heads. `python -m instruments
-train-patterns` creates these files in a checkout. A folder may also contain classifiers that were trained on labels
-from outside the suite; their readings are called external.
+Classifiers accept maps of any length, padded or unpadded, on any device. The weights of each classifier are stored in a
+safetensors file. `report.json`, in the same folder, records the classifiers' performance on held-out heads. `python -m
+instruments train-patterns` creates these files in a checkout. The folder may also contain classifiers that were trained
+on labels from outside the suite. The readings of these classifiers are called external.
 """
 
 import json
@@ -35,7 +35,7 @@ from bertsecrets.store.files import digest, file_sha256, read_json
 WEIGHTS_SUFFIX, REPORT_FILE = ".safetensors", "report.json"
 SHIPPED_FOLDER = Path(__file__).parent / "weights"
 FOLDER_VARIABLE = "BERTSECRETS_PATTERNS"  # environment variable with an alternative folder for classifiers and report
-REMEDY = "recreate them with python -m instruments train-patterns (in a checkout)"
+REMEDY = "recreate the classifiers with python -m instruments train-patterns (in a checkout)"
 PROBABILITY_FLOOR = 1e-4  # minimum probability, so that no class is impossible
 DEPTH_LIMIT = 1000  # maximum depth of trees
 REGRESSION_WEIGHT = 0.5  # weight of the regression's log-probabilities, relative to the trees
@@ -60,7 +60,7 @@ class PatternClassifier:
         return ((trees + REGRESSION_WEIGHT * line) / self.temperature).softmax(1)
 
     def to(self, device: torch.device | str) -> "PatternClassifier":
-        """Return the same classifier on another device."""
+        """Return the classifier, moved to another device."""
         return PatternClassifier(self.trees.to(device), self.linear.to(device), self.temperature)
 
     # ------------------------------------------------------------------ files
@@ -103,7 +103,7 @@ class PatternClassifier:
 
 
 def _problem(parts: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> str | None:
-    """Return why these tensors and metadata do not form a valid classifier, or None if they do."""
+    """Return what is wrong with the tensors and metadata of a classifier, or None if they are valid."""
     depth, temperature = facts.get("depth"), facts.get("temperature")
     if not isinstance(depth, int) or isinstance(depth, bool) or not 1 <= depth <= DEPTH_LIMIT:
         return f"its trees have a depth of {excerpt(depth, 40)}"
@@ -143,7 +143,7 @@ def chosen_folder() -> Path:
 
 
 def weights_path(folder: Path, reading: str) -> Path:
-    """Return the path of the file with the weights of the classifier for a reading."""
+    """Return the path of the file that contains the weights of a reading's classifier."""
     return folder / f"{reading}{WEIGHTS_SUFFIX}"
 
 
@@ -167,7 +167,7 @@ def readings_of(report: dict[str, Any]) -> tuple[str, ...]:
 
 
 def report_of(report: dict[str, Any], reading: str) -> dict[str, Any]:
-    """Return the section of a training report about the classifier for a reading."""
+    """Return the section of a training report that describes a reading's classifier."""
     if reading not in report["readings"]:
         raise UserError(f"no classifier for the reading {reading!r}: {near_matches(reading, readings_of(report))}")
     part: dict[str, Any] = report["readings"][reading]
@@ -180,8 +180,9 @@ def annotated_models(report: dict[str, Any]) -> list[str]:
 
 
 def held_out_errors(report: dict[str, Any], reading: str) -> Float[np.ndarray, "annotated classes"]:
-    """Return each annotated head's mean error: labels minus the probabilities from classifiers trained on other heads.
+    """Return the mean error of each annotated head.
 
+    Errors are labels minus probabilities. A map's probabilities come from a classifier that was trained on other heads.
     If readers disagree about a map, the mean of their labels is used. As in the class shares of a model, all heads have
     equal weight, regardless of their number of annotated maps. Heads of related models are counted separately, although
     related heads are always in the same fold.
@@ -196,5 +197,6 @@ def held_out_errors(report: dict[str, Any], reading: str) -> Float[np.ndarray, "
         return by_head(true - predicted, np.array([row["head"] for row in rows]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(
-            f"{REPORT_FILE} has a held-out map with missing or bad head, labels or probabilities ({error}): {REMEDY}"
+            f"{REPORT_FILE} has a held-out map whose head, labels or probabilities are missing or invalid ({error}): "
+            f"{REMEDY}"
         ) from error

@@ -52,7 +52,7 @@ class MapStack:
 def second_text(
     ids: Int[torch.Tensor, "rows tokens"], lengths: Int[torch.Tensor, " rows"], separator: int | None
 ) -> Int[torch.Tensor, " rows"]:
-    """Return the index of the second text's first token in each row, or the row's length if there is no second text.
+    """Return the index of the second text's first token in each row, or the row's length if it has one text.
 
     The second text starts after the first separator or run of separators (RoBERTa uses two).
 

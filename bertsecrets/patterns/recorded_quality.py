@@ -18,7 +18,7 @@ from bertsecrets.texts.metrics import f1_by_class, macro_f1
 def recorded_quality(report: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the quality of the classifiers on held-out annotated heads, as recorded in their training report.
 
-    The values and samples are described in `measures.pattern_quality`.
+    The module `measures.pattern_quality` describes the returned values and samples.
     """
     values: dict[str, Any] = {}
     samples: dict[str, np.ndarray] = {}

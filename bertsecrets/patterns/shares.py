@@ -52,8 +52,8 @@ def on_simplex(values: Float[np.ndarray, "*any classes"]) -> Float[np.ndarray, "
 def heads_to_draw(heads: int, annotated: int) -> int:
     """Return how many annotated heads each bootstrap resample for a model should contain.
 
-    The model's heads and the annotated heads are both samples, with variances proportional to 1 / size. The returned
-    number is the size of a single sample whose variance equals the sum of these two variances.
+    The model's heads and the annotated heads are two samples. The mean of a sample has a variance proportional to
+    1 / (sample size). For a single sample of the returned size, this variance equals the sum of the two variances.
 
     >>> heads_to_draw(72, 360)
     60
@@ -63,14 +63,23 @@ def heads_to_draw(heads: int, annotated: int) -> int:
 
 @functools.cache
 def shipped_reader_shares(reading: str) -> list[list[dict[str, float]]]:
-    """Return every reader's class shares from the shipped training report, in groups of readers of the same maps."""
+    """Return every reader's class shares from the shipped training report.
+
+    Each inner list contains the readers who classified the same maps.
+    """
     report = json.loads((Path(__file__).parent / "weights" / "report.json").read_text(encoding="utf-8"))
     shares: list[list[dict[str, float]]] = report["readings"][reading]["readers"]["shares"]
     return shares
 
 
 def reader_spread(groups: Sequence[Sequence[Mapping[str, float]]], classes: Iterable[str]) -> tuple[float, int]:
-    """Return the standard deviation, across readers, of the total share of `classes`, and its degrees of freedom.
+    """Return by how much readers differ in the total share of some classes.
+
+    The result is a standard deviation across readers of the same maps, with its degrees of freedom.
+
+    Args:
+        groups: Class shares of each reader, in groups of readers of the same maps.
+        classes: Classes whose shares are added.
 
     >>> std, degrees = reader_spread([[{"block": 0.2}, {"block": 0.4}]], ["block"])
     >>> round(std, 4), degrees
@@ -84,7 +93,7 @@ def reader_spread(groups: Sequence[Sequence[Mapping[str, float]]], classes: Iter
 
 
 def by_head(values: Float[np.ndarray, "maps classes"], heads: np.ndarray) -> Float[np.ndarray, "heads classes"]:
-    """Return the mean of the values over the maps of each head. Heads are sorted by name.
+    """Average the values of each head's maps. Heads are sorted by name.
 
     >>> by_head(np.array([[1.0], [0.0], [1.0]]), np.array(["b", "a", "b"])).tolist()
     [[0.0], [1.0]]

@@ -31,7 +31,7 @@ def show_in_notebooks() -> None:
 
         chart = main_figure(shown, load_settings().judge)
         if chart is None:
-            raise UserError(f"the measure {shown.measure} has no chart of these values")
+            raise UserError(f"the measure {shown.measure} has no chart for these values")
         return as_altair(chart)
 
     @as_chart.register(Verdict)

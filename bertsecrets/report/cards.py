@@ -120,7 +120,7 @@ class Row:
 
 
 def columns(rows: Iterable[Row]) -> list[Column]:
-    """Return those matrix columns in which at least one claim applies, with tasks in their usual order."""
+    """Return the columns in which at least one claim applies, in the usual order of tasks."""
     filled = (column for row in rows for column, card in row.cells.items() if card.verdict.outcome != FOLDED_OUTCOME)
     return sorted(dict.fromkeys(filled), key=lambda column: [*TASKS, ALL_TASKS].index(column.task))
 
@@ -132,14 +132,14 @@ def cards_of(
     checkpoint: bool = False,
     accepted: Collection[str] = (),
 ) -> list[Card]:
-    """Return a card for each verdict. Columns name the model only if there are several models.
+    """Return a card for each verdict. If there are several models, each model has its own columns.
 
     Args:
         runs: Verdicts by model name, as given by the user.
-        rerun: Words of the command that judges a claim again, before `--claim` and, if there are several models,
-            `--model` are added to it.
+        rerun: The first words of the command that judges a claim again. `--claim` and, if there are several models,
+            `--model` are added to them.
         checkpoint: Whether the run judged a single checkpoint that the suite did not train.
-        accepted: Names of the cases whose failing verdict a baseline accepts.
+        accepted: Names of the cases for which a baseline accepts a failing verdict.
     """
     several = len(runs) > 1
     return [
@@ -210,7 +210,7 @@ def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
 
 
 def _of_seeds(verdict: Verdict) -> list[float]:
-    """Return each seed's observed value. For a minimum or maximum over parts, use the decisive part's value."""
+    """Return each seed's observed value. If the claim is about the smallest or largest part, use the decisive part."""
     if not verdict.by_seed:
         return []
     part = decisive(np.mean(verdict.by_seed, axis=0), verdict.extreme)

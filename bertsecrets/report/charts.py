@@ -228,7 +228,7 @@ def _(figure: ClassMap, settings: JudgeParams, caption: str) -> Chart:
 
 @draw.register
 def _(figure: HeadDistances, settings: JudgeParams, caption: str) -> Chart:
-    """Plot heads as the points that `scaled` computes (Clark et al. 2019, figure 6)."""
+    """Plot each head as a point, as in figure 6 of Clark et al. (2019). The points are computed by `scaled`."""
     places, share = scaled(figure.distances)
     header = ("layer", "head", "x", "y")
     table = [
@@ -319,7 +319,7 @@ class InlineChart:
 
 
 def inline(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
-    """Make notebooks show a chart, and copies of it, without a network connection. Return the chart."""
+    """Change a chart so that notebooks show it, and copies of it, without a network connection. Return the chart."""
     kind = type(chart)
     object.__setattr__(chart, "__class__", type(kind.__name__, (InlineChart, kind), {}))
     return chart

@@ -20,7 +20,7 @@ def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:
     """Yield all lines about one claim: its statement, source, published figures, bands and known outcomes.
 
     Args:
-        cases: Cases of one claim, on the tasks to report.
+        cases: The claim's cases, one for each task to report.
     """
     claim, tasks = cases[0].claim, [case.task for case in cases]
     yield f"{claim.name}: {claim.statement}"
@@ -67,7 +67,7 @@ def _case_parts(case: Case, confidence: float) -> list[str]:
 
 
 def statements() -> list[dict[str, str]]:
-    """Return one row per statement of a source, with the claims that test it and the way it is judged."""
+    """Return one row per statement in the sources: the statement, the claims that test it and how it is judged."""
     with project_path(STATEMENTS_FILE).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -87,7 +87,10 @@ def _reading(claim: Claim) -> str:
 
 
 def _smallest_effect_text(case: Case) -> list[str]:
-    """Return the smallest effect of interest for an equality or an order relative to 0; other claims do not use it."""
+    """Return the smallest effect of interest as text, or an empty list if the claim is judged without it.
+
+    It is used by equalities, and by orders that compare the value with 0.
+    """
     expect, (size, reason) = case.claim.expect, case.smallest_effect
     matters = isinstance(expect, Equality) or (not isinstance(expect, Figure) and expect.value == 0)
     if not size or not matters:

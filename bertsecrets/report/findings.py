@@ -84,7 +84,7 @@ class Findings:
 
 
 def drift_findings(comparison: Comparison) -> Findings:
-    """Return the findings of a comparison of two sides."""
+    """Return the findings about drift from the first to the second side of a comparison."""
     before, after = comparison.before, comparison.after
     drifted = [measure for measure in comparison.measures if measure.outcome == "drift"]
     units = dict.fromkeys(difference.unit for measure in comparison.measures for difference in measure.differences)
@@ -110,7 +110,7 @@ def drift_findings(comparison: Comparison) -> Findings:
 
 
 def _head_map(measure: Compared, difference: CellDifferences) -> "HeadMap":
-    """Return the change of each head as a figure that marks the drifted heads."""
+    """Return a heat map of the change in each head. Heads that have drifted are marked."""
     from bertsecrets.measures.base.figures import HeadMap
 
     change = (difference.after - difference.before).reshape(difference.shape)
@@ -187,7 +187,7 @@ def comparison_line(comparison: Comparison) -> str:
     rate = f"false discovery rate {100 * comparison.rate:.3g}% over all heads and measures"
     if drifted:
         alone = any(measure.counted == "examples" and measure.differences for measure in drifted)
-        only = "; each side is one checkpoint, and other seeds of the same model may differ as much" if alone else ""
+        only = "; each side is a single checkpoint, and two seeds of one model may differ as much" if alone else ""
         names = ", ".join(str(measure.wanted) for measure in drifted)
         return f"drift in {len(drifted)} of {count}: {names} ({rate}){only}"
     if all(measure.equal for measure in compared):
@@ -195,8 +195,8 @@ def comparison_line(comparison: Comparison) -> str:
     shown = np.concatenate([difference.shown_same for measure in compared for difference in measure.differences])
     rest = "" if shown.all() else "; the other numbers show no significant difference, but may differ"
     return (
-        f"no drift in {count} ({rate}); {shown.sum()} of {len(shown)} numbers are shown to differ by less "
-        f"than the smallest effects of interest{rest}"
+        f"no drift in {count} ({rate}); the differences in {shown.sum()} of {len(shown)} numbers are shown to be "
+        f"smaller than the smallest effect of interest{rest}"
     )
 
 

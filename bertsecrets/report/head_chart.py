@@ -73,8 +73,8 @@ def head_map(
         tokenizer: Tokenizer of a model in memory.
 
     Raises:
-        UserError: If a text is empty, or the model is not available, has no such layer or head, or does not expose its
-            attention.
+        UserError: If a text is empty, if the model is not available or does not expose its attention, or if the layer
+            or head does not exist.
     """
     tokens, maps = _layer_maps(model, text, text2, layer, head, tokenizer, offline=offline)
     return tokens, maps[head - 1]
@@ -101,7 +101,7 @@ def show_head(
         head: Head number, starting at 1; None shows all heads of the layer.
 
     Raises:
-        UserError: For the same reasons as `head_map`.
+        UserError: See `head_map`.
         MissingError: If the extra `report` is not installed.
     """
     from bertsecrets.report.charts import attention_maps

@@ -65,11 +65,11 @@ def page(
         settings: Settings for intervals in charts and for statistics of the run.
         note: Why the page is incomplete; empty if it is complete.
         advice: Lines that say how undecided claims could be decided.
-        command: Words of the command that made the page.
-        rerun: Words of the command that judges a claim again, before `--claim` and, if there are several models,
-            `--model` are added to it.
+        command: The command that made the page, as a list of words.
+        rerun: The first words of the command that judges a claim again. `--claim` and, if there are several models,
+            `--model` are added to them.
         checkpoint: Whether the run judged a single checkpoint that the suite did not train.
-        accepted: Names of the cases whose failing verdict a baseline accepts.
+        accepted: Names of the cases for which a baseline accepts a failing verdict.
     """
     verdicts = [verdict for of_model in runs.values() for verdict in of_model]
     measurements = unique([measurement for verdict in verdicts for measurement in verdict.measurements])

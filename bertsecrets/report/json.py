@@ -23,7 +23,7 @@ def as_file(
         model: Model name, as given by the user.
         settings: Settings of the run. If checkpoints were trained, their precision replaces the precision setting.
         note: Why the run is incomplete; empty if it is complete.
-        commits: Git commits of the suite when the measurements were first judged.
+        commits: Git commits of the suite with which the measurements were first judged.
     """
     confidence = settings.judge.confidence
     named = settings.model_dump(mode="json", include={"finetune", "scores", "attention", "judge"})
@@ -45,7 +45,10 @@ def as_file(
 
 
 def _measured(measurements: Sequence[Measurement], commits: Sequence[str]) -> MeasuredData | None:
-    """Return how measurements were made, or None if there are none. The time of a shared pass counts once."""
+    """Return how measurements were made, or None if nothing was measured.
+
+    If several measurements were made in the same forward pass, its time counts once.
+    """
     if not measurements:
         return None
     origins = [measurement.provenance for measurement in measurements]

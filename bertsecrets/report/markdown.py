@@ -67,7 +67,7 @@ def summary(
 
     Args:
         run: The verdicts as data, with facts about the run.
-        accepted: Names of the cases whose failing verdict a baseline accepts.
+        accepted: Names of the cases for which a baseline accepts a failing verdict.
         checkpoint: Whether the run judged a single checkpoint that the suite did not train.
     """
     failed = [verdict for verdict in verdicts if verdict.outcome in FAILURES]

@@ -98,7 +98,10 @@ ALWAYS_COUNTED = ("reproduced", "deviates")  # outcomes whose number is given ev
 
 
 def tally(outcomes: Sequence[str], always: Collection[str] = ()) -> dict[str, int]:
-    """Return the number of claims per outcome, in the order of `OUTCOMES`. Zeros are omitted, except in `always`."""
+    """Return the number of claims per outcome, in the order of `OUTCOMES`.
+
+    An outcome that no claim has is omitted, unless it is in `always`.
+    """
     counts: dict[str, int] = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
     return {outcome: count for outcome, count in counts.items() if count or outcome in always}
 

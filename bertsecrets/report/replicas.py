@@ -45,15 +45,15 @@ class Replica:
 def figures_of(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
     """Return all charts of measurements.
 
-    For measurements that differ only in the seed, the paper's figure and our version of it, averaged over seeds, come
-    first. Each of the paper's own figures is included once.
+    Measurements that differ only in the seed form a group. The charts of a group start with the paper's figure and our
+    version of it, which averages over seeds. Each of the paper's own figures is included once.
     """
     charts = [chart for group in _groups(measurements) for chart in [*_beside(group, settings), *_own(group, settings)]]
     return list({chart.caption: chart for chart in charts}.values())
 
 
 def main_figure(measurement: Measurement, settings: JudgeParams) -> Chart | None:
-    """Return the first chart of a measurement's values. For most measures, it replicates a figure of the paper."""
+    """Return the first chart of a measurement's values. For most measures, this replicates a figure of the paper."""
     measure = get_measure(measurement.measure)
     figures = [*measure.beside_paper(Repeats([measurement])), *measure.figures(measurement)]
     own = (figure for figure in figures if "{who}" in figure.caption)  # the others are the paper's
@@ -61,7 +61,7 @@ def main_figure(measurement: Measurement, settings: JudgeParams) -> Chart | None
 
 
 def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Replica]:
-    """Return each of the paper's figures that was measured, next to our version, which averages over seeds."""
+    """Return the paper's figures that were measured, each with our version of it, which averages over seeds."""
     replicas = []
     for measure in dict.fromkeys(measurement.measure for measurement in measurements):
         if (paper := get_measure(measure).paper) is None:
@@ -93,7 +93,7 @@ def _repeats(measurements: Sequence[Measurement], measure: str) -> list[Repeats]
 
 
 def _groups(measurements: Sequence[Measurement]) -> list[Repeats]:
-    """Group measurements by everything but the seed. Groups that are padded as in the paper come first."""
+    """Group measurements by everything but the seed. Groups with inputs padded as in the paper come first."""
     groups: dict[tuple, list[Measurement]] = {}
     for measurement in measurements:
         key = (measurement.measure, replace(measurement.subject, seed=1), str(sorted(measurement.options.items())))

@@ -30,7 +30,7 @@ def table(header: Sequence[object], rows: Iterable[Sequence[object]], form: Form
 
 
 def sectioned(header: Sequence[str], sections: Mapping[str, Sequence[Sequence[str]]]) -> str:
-    """Return a text table whose sections each have a title line above and an empty line below."""
+    """Return a text table in sections. Each section starts with a title line and ends with an empty line."""
     rows = [row for of_section in sections.values() for row in of_section]
     first, rule, *body = table(header, rows).splitlines()
     lines, rest = [first, rule], iter(body)

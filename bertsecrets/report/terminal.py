@@ -49,7 +49,7 @@ class Screen:
 
     @classmethod
     def of_stream(cls, stream: Any) -> "Screen":
-        """Return a `Screen` that describes a stream. Files have 80 columns and no colours. NO_COLOR is respected."""
+        """Return a `Screen` that describes a stream. Files get 80 columns without colours. NO_COLOR is respected."""
         console = Console(file=stream)
         if not console.is_terminal:
             return cls()
@@ -205,7 +205,7 @@ def _own(verdict: Verdict) -> list[str]:
 
 
 def _notes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, str]]:
-    """Return the remarks that all claims measured on a model share, and the other notes, each with a letter."""
+    """Return the remarks shared by all claims that were measured on a model, and a letter for each other note."""
     measured = [verdict.remarks for verdict in verdicts if verdict.about_model and verdict.measurements]
     first = measured[0] if len(measured) > 1 else []
     shared = [remark for remark in first if all(remark in remarks for remarks in measured)]

@@ -97,7 +97,7 @@ def show_published(case: Case, unit: str) -> str:
 def band_text(case: Case, confidence: float) -> str:
     """Return a claim's band as text, with the formula for its width and the source of each term."""
     text = _band_text(case, confidence)
-    constant = "; a seed that gives the same constant answer as the published run also agrees"
+    constant = "; a seed also agrees if it gives the same constant answer as the published run"
     return f"{text}{constant}" if case.figure.constant_answer else text
 
 
@@ -120,7 +120,7 @@ def _band_text(case: Case, confidence: float) -> str:
         return f"{NOT_DECIDABLE}: {format_interval(limits)} covers more than half of all possible values"
     parts, spread = [], figure.cited_spread
     if expect.sampling == "own":
-        parts.append("the sampling error of different examples")
+        parts.append("the sampling error due to different examples")
     if spread is not None:
         parts.append(f"a standard deviation of {format_number(spread.std)} ({spread.source})")
     if figure.doubt is not None:
@@ -131,7 +131,8 @@ def _band_text(case: Case, confidence: float) -> str:
         text = f"the {confidence:.0%} prediction interval around {published}, from {' and '.join(parts)}"
         text += f", plus {figure.rounding} for rounding"
     if spread is None:
-        return f"{format_interval(limits)}{'' if case.claim.seedless else ' with many seeds, wider with few'}: {text}"
+        seeds = "" if case.claim.seedless else " with many seeds (wider with few seeds)"
+        return f"{format_interval(limits)}{seeds}: {text}"
     return f"about {format_interval(limits)}, depending on the spread of the measured seeds: {text}"
 
 
@@ -163,7 +164,7 @@ def outcome_mark(verdict: Verdict, accepted: Collection[str] = ()) -> str:
     """Return why a failing verdict does not fail the run ("accepted", "known" or "expected"); "" for other verdicts.
 
     Args:
-        accepted: Names of the cases whose failing verdict a baseline accepts.
+        accepted: Names of the cases for which a baseline accepts a failing verdict.
     """
     if str(verdict.case) in accepted or not verdict.known_deviation:
         return "accepted" if str(verdict.case) in accepted else ""
@@ -183,7 +184,7 @@ def outcome_words(verdict: Verdict | VerdictData) -> str:
 
 
 def contradicted(verdict: Verdict) -> str:
-    """Return a note on what a deviation contradicts; empty for other outcomes."""
+    """Return a note that names what the verdict contradicts; empty if it contradicts nothing."""
     return f"contradicts {verdict.against}" if verdict.against else ""
 
 
@@ -212,7 +213,7 @@ def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 
 def section_title(claim: Claim) -> str:
-    """Return the title of a claim's section: a section of the paper or, for claims beyond K19, of this suite."""
+    """Return the title of a claim's section, which is in the paper or, for claims beyond K19, in this suite."""
     of_this_suite = claim.beyond_k19 and claim.family not in LATER_FAMILIES
     return OWN_SECTION if of_this_suite else SECTIONS.get(claim.family, claim.family)
 
@@ -234,7 +235,7 @@ def task_title(name: str) -> str:
 def grid_rows(verdicts: Sequence[Verdict], *, words: bool = True) -> list[list[str]]:
     """Return a grid of claims by tasks with each verdict's symbol and observed value. The first row is the header.
 
-    Claims about all tasks together and cases that were not judged are left out.
+    The grid leaves out claims about all tasks together, and cases that were not judged.
 
     Args:
         words: Whether to say how claims deviate and why they are inconclusive.
@@ -300,7 +301,7 @@ def seeds_text(seeds: Iterable[int]) -> str:
 
 
 def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
-    """Return lines about the entire run: on claims across tasks, false alarms, and whether the data are synthetic."""
+    """Return lines about the entire run: results over several tasks, false alarms, limited training, synthetic data."""
     of_tasks = [_over_tasks_line(result, confidence) for result in over_tasks(verdicts, confidence)]
     rest = _multiple_testing_lines(multiple_testing(verdicts, confidence))
     return [*of_tasks, *rest, *_few_training_rows_lines(verdicts), *made_up_lines(verdicts)]
@@ -312,18 +313,18 @@ def open_claims_line(
     """Return a line about claims that lack seeds, with the command that adds them; empty if there are none.
 
     Args:
-        command: Words of a command that judges claims, to which the line adds options for claims and seeds. If there
-            are no words, the line contains no command.
-        whole: Words of the command of this run. If many claims lack seeds, it replaces `command`.
-        in_sequence: Whether the run added seeds one by one until its budget was used up. Then the line proposes another
-            budget, not a number of seeds.
+        command: A command that judges claims, as a list of words. Options for claims and seeds are added to it. If the
+            list is empty, the line contains no command.
+        whole: The command of this run, as a list of words. It is used instead of `command` if many claims lack seeds.
+        in_sequence: Whether the run added seeds one by one until its budget was used up. If so, the line proposes a new
+            budget instead of a number of seeds.
     """
     lacking = [verdict for verdict in verdicts if _lacks_seeds(verdict)]
     if not lacking:
         return ""
     others = sum(verdict.outcome == "inconclusive" and not _lacks_seeds(verdict) for verdict in verdicts)
     rest = f" (undecided for other reasons: {others}, see -v)" if others else ""
-    line = f"{counted(len(lacking), 'claim')} may be decided by more seeds{rest}"
+    line = f"more seeds may decide {counted(len(lacking), 'claim')}{rest}"
     more = ["--budget", NEXT_BUDGET] if in_sequence else ["--seeds", str(ENOUGH_SEEDS)]
     claims = [word for verdict in lacking for word in ("--claim", str(verdict.case))]
     words = [*command, *claims] if len(lacking) <= NAMED_CLAIMS else whole
@@ -335,24 +336,25 @@ def _lacks_seeds(verdict: Verdict) -> bool:
 
 
 def _collapsed_after(verdict: Verdict) -> int | None:
-    """Return the limit on training rows, if any, of a collapsed model. More seeds need not help such a model."""
+    """If the model has collapsed, return its limit on training rows, if any. More seeds may not help such a model."""
     return verdict.data.limits.get("train_limit") if verdict.reason_code in COLLAPSED else None
 
 
 def _few_training_rows_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return a line about claims that cannot be judged because the model learned nothing from a limited number of rows.
+    """Return a line about claims that cannot be judged because training rows were limited and taught the model nothing.
 
-    The list is empty if every claim can be judged.
+    Without such claims, the list is empty.
     """
     rows = [limit for verdict in verdicts if (limit := _collapsed_after(verdict)) is not None]
     if not rows:
         return []
     trained_on = counted(max(rows), "training row")
-    return [f"{counted(len(rows), 'claim')} degenerate: {trained_on} taught the model nothing; raise --train-limit"]
+    learned = f"the model learned nothing from {trained_on}, so raise --train-limit"
+    return [f"{counted(len(rows), 'claim')} degenerate: {learned}"]
 
 
 def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return a note if verdicts are based on the synthetic corpus, with the command to run next."""
+    """If verdicts are based on the synthetic corpus, return a note that says so, and the command to run next."""
     measured = [measurement for verdict in verdicts for measurement in verdict.measurements]
     synthetic = any(measurement.provenance.made_up_data for measurement in measured)
     return [SYNTHETIC_NOTE, NEXT_STEP] if synthetic else []

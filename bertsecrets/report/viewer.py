@@ -126,11 +126,12 @@ def _example(measurement: Measurement, place: int, kinds: Sequence[int]) -> dict
 
 
 def packed(weights: Float[np.ndarray, " sides *shape"]) -> str:
-    """Encode weights from 0 to 1 as text: square roots quantized to 127ths, one byte each, gzip and base64.
+    """Encode weights from 0 to 1 as compressed text.
 
-    Most weights are small. Square roots store small weights in smaller steps, such as 0.003 near 0.04. The second side
-    is stored as the difference from the first, modulo 256. Fine-tuning barely changes most maps, so this halves the
-    size.
+    The square root of each weight is rounded to a multiple of 1/127 and stored in one byte. The bytes are compressed
+    with gzip and encoded in base64. Most weights are small, and square roots make the steps between small weights
+    smaller, such as 0.003 near 0.04. The second side is stored as the difference from the first, modulo 256.
+    Fine-tuning barely changes most maps, so this halves the size.
     """
     steps = np.rint(WEIGHT_LEVELS * np.sqrt(np.clip(weights, 0, 1))).astype(np.uint8)
     changes = np.diff(steps, axis=0, prepend=np.zeros_like(steps[:1]))

@@ -1,6 +1,6 @@
 """Functions that list the contents of a store, including damaged and unneeded items.
 
-All of them can run alongside other processes, and skip items that are being read or written.
+These functions can run while other processes use the store.
 """
 
 import re
@@ -56,7 +56,7 @@ class Item:
 
     @property
     def digests(self) -> str:
-        """The digests in the item's name, or the full name if it contains no digests."""
+        """The digests in the item's name, or the whole name if it contains no digests."""
         name = ENTRY_NAME.fullmatch(self.path.name)
         return name[2] if name else self.path.name
 
@@ -83,7 +83,7 @@ class Unneeded:
 def items(root: Path) -> list[Item]:
     """Return all items in a store except hidden files and damaged copies, sorted by kind and name."""
     if not root.is_dir():
-        raise UserError(f"no store at {root}: name its folder with --store")
+        raise UserError(f"there is no store at {root}: specify the folder of the store with --store")
     paths = [(kind, path) for kind in ITEM_KINDS for path in listed(root / kind)]
     present = [_item(kind, path) for kind, path in paths if not path.name.endswith(DAMAGED_SUFFIX)]
     return [item for item in present if item is not None]
@@ -122,7 +122,10 @@ def _made(path: Path, manifest: dict[str, Any]) -> datetime:
 
 
 def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
-    """Verify a store: yield every path that has a digest, and a description of its damage (None if undamaged)."""
+    """Verify a store, and yield every path that has a digest.
+
+    Each path comes with a description of the damage, or with None if the path is undamaged.
+    """
     for item in items(root):
         # Each portion of a grid and each training state has its own digest.
         parts = listed(item.path) if item.kind in (GRIDS, TRAINING_STATES) else [item.path]
@@ -145,14 +148,14 @@ def _problem(path: Path) -> str | None:
 
 
 def unneeded(root: Path, outdated: Outdated | None, *, keep_checkpoints: bool = True) -> list[Unneeded]:
-    """Return the items in a store that are no longer needed and that no running process uses.
+    """Return the items in a store that are no longer needed. `Unneeded.remove` keeps items that a running process uses.
 
     These are leftovers of killed processes, damaged copies, outdated entries, grids of finished measurements, and
     states of finished or abandoned training runs.
 
     Args:
-        outdated: Function that returns why an entry is outdated, or None if it is not. If omitted, outdated entries
-            are not listed.
+        outdated: Function that returns the reason why an entry is outdated, or None if the entry is current. If None is
+            passed instead of a function, outdated entries are not listed.
         keep_checkpoints: If False, all checkpoints count as unneeded.
     """
     present = items(root)

@@ -1,4 +1,4 @@
-"""The store of immutable entries, in which an entry is found by a name computed from its cache key.
+"""The store of immutable entries. The name of each entry is computed from the entry's cache key.
 
 An entry is a folder that is written once, under a temporary name, and renamed when it is complete. The manifest of an
 entry contains the key, the sha256 of each file and a digest of the manifest itself, which are all verified on reading.
@@ -47,8 +47,8 @@ class Key:
     """A cache key, which contains everything that determines a result.
 
     `inputs` are the data, weights and settings. `made_by` identifies the code, library versions and device. In the key
-    of a measurement, the input `checkpoint` is the key of the measured checkpoint if the suite trained it. Otherwise,
-    it is a digest of the weights.
+    of a measurement, the input `checkpoint` identifies the measured checkpoint. If the suite trained the checkpoint,
+    this input is the checkpoint's own key. Otherwise, it is a digest of the weights.
     """
 
     inputs: dict[str, Any]
@@ -61,7 +61,7 @@ class Key:
 
     @property
     def name(self) -> str:
-        """The name of the entry's folder. The entry's lock, grid and training states are named after it.
+        """The name of the entry's folder. The entry's lock, grid and training states also use this name.
 
         >>> Key({"task": "rte", "initialisation": "pretrained", "seed": 1}, {}).name
         'rte-pretrained-1-267583cbaae6-44136fa3'
@@ -111,7 +111,7 @@ class Store:
         key: Key,
         make: Callable[[Path], dict[str, Any]],
     ) -> tuple[Path, bool]:
-        """Return the entry for `key`, and whether it already existed. A missing or damaged entry is made anew.
+        """Return the entry for `key`, and whether it already existed. A missing or damaged entry is recreated.
 
         Two processes never make the same entry. Reading an existing entry does not write to the store.
 
@@ -170,10 +170,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def damage(folder: Path, key: Key | None = None) -> str | None:
     """Return a description of the damage to an entry, or None if the entry is undamaged.
 
-    Damage is a missing, modified or extra file, an unreadable or modified manifest, or the key of another entry.
+    An entry is damaged if a file is missing or modified, if it contains an additional file, if its manifest is
+    unreadable or modified, or if the manifest contains the key of another entry.
 
     Args:
-        key: Key that the manifest should contain. By default, any key whose digests match the entry's name.
+        key: Key that the manifest must contain. By default, the manifest may contain any key whose digests match the
+            entry's name.
     """
     try:
         manifest = read_manifest(folder)
@@ -220,7 +222,7 @@ def _refused(folder: Path, problem: str) -> UserError:
 
 
 def plain_json(data: Any) -> Any:
-    """Return data as they would be after a JSON round trip, with tuples as lists and all keys as strings."""
+    """Convert data to JSON and back, which turns tuples into lists and all keys into strings."""
     return json.loads(json.dumps(data, default=str))
 
 
@@ -230,7 +232,7 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def finite(data: Any) -> Any:
-    """Return nested data in which None replaces NaN and infinity.
+    """Return nested data with NaN and infinity replaced by None.
 
     >>> finite({"score": float("nan"), "counts": (1, 2)})
     {'score': None, 'counts': [1, 2]}

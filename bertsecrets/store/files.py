@@ -76,7 +76,7 @@ def digest(data: Any) -> str:
 
 
 def with_digest(data: dict[str, Any]) -> dict[str, Any]:
-    """Return JSON data with their digest added, for `is_intact` to check.
+    """Return JSON data with an added digest, so that `is_intact` can detect changes.
 
     >>> is_intact(with_digest({"a": 1}))
     True
@@ -122,7 +122,8 @@ def listed(folder: Path, pattern: str = "[!.]*") -> list[Path]:
     Unlike `Path.glob`, this raises an error if the folder cannot be read, instead of treating it as empty.
 
     Args:
-        pattern: Pattern of the names, as in a shell. By default, all names except hidden ones.
+        pattern: Shell-style pattern that the names must match. By default, all names match except those of hidden
+            items.
 
     Raises:
         UserError: If the folder cannot be listed.
@@ -166,8 +167,7 @@ def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -
     """Yield a temporary folder that becomes `folder` if the block succeeds, and is deleted if it fails.
 
     Args:
-        replace: Whether to replace an existing `folder`. If False, an OSError is raised if `folder` exists
-            and is not empty.
+        replace: Whether to replace an existing `folder`. If not, an existing `folder` that is not empty raises OSError.
         durable: Whether to sync to disk, so that the result survives a power cut. Syncing doubles the time.
     """
     with _temporary(folder, Path.mkdir) as temporary:
@@ -269,7 +269,10 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
 
 
 def _files_of(folder: Path) -> set[str]:
-    """Return the names of a manifest and of the top-level files in it, or no names if the manifest is unreadable."""
+    """Return the names of a folder's manifest and of the top-level items that the manifest lists.
+
+    The result is empty if the manifest cannot be read.
+    """
     with suppress(UserError, KeyError, TypeError, AttributeError):
         return {MANIFEST, *(name.partition("/")[0] for name in read_json(folder / MANIFEST)["files"])}
     return set()
@@ -295,7 +298,11 @@ def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, 
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file atomically. Symbolic links are preserved, and pipes are written directly."""
+    """Write a file atomically.
+
+    If the path is a symbolic link, the link is kept and its target is written. Pipes and devices are written directly,
+    which is not atomic.
+    """
     data = content.encode() if isinstance(content, str) else content
     with guarded_writes(path):
         if path.exists() and not path.is_file() and not path.is_dir():
@@ -312,7 +319,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 def check_writable(path: Path) -> None:
     """Check that a file or folder can be written.
 
-    If it is not an existing file, a temporary file is created in the nearest existing folder as a test.
+    Unless the path is an existing file, this check creates a temporary file in the nearest existing folder.
     """
     with guarded_writes(path):
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -363,7 +370,7 @@ def _write_nothing(device: Path) -> None:
 def guarded_writes(place: Path) -> Iterator[None]:
     """Turn errors on writing to `place` into one-line RunErrors with advice.
 
-    Errors about connections, pipes, and files in other places are raised unchanged.
+    Connection errors, broken pipes, and errors about files elsewhere are raised unchanged.
     """
     try:
         yield
@@ -382,7 +389,7 @@ def guarded_writes(place: Path) -> Iterator[None]:
 
 
 def _is_near(name: str | None, place: Path) -> bool:
-    """Return whether the file `name` is in `place` or next to it. A missing name (None) counts as near."""
+    """Return whether the file `name` is in `place` or next to it, or True if `name` is None."""
     forms = (os.path.abspath, os.path.realpath)  # the path may be a link
     return name is None or any(Path(form(name)).is_relative_to(Path(form(place)).parent) for form in forms)
 

@@ -45,8 +45,8 @@ def held(path: Path, what: str) -> Iterator[None]:
 def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
     """Try to lock the file `path` until the block ends, and yield whether this succeeded.
 
-    If another process holds the lock, this waits for up to `timeout` seconds. On a file system without locks, it always
-    succeeds. The worst consequence is that an entry is made twice.
+    If another process holds the lock, this waits for up to `timeout` seconds. On a file system that does not support
+    locks, this always succeeds. In the worst case, an entry is then made twice.
     """
     lock = FileLock(path)
     try:
@@ -125,7 +125,10 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 def _lock(handle: int, *, exclusive: bool) -> bool:
-    """Try to lock an open file or folder, and return whether this succeeded. Shared locks wait for exclusive ones."""
+    """Try to lock an open file or folder, and return whether this succeeded.
+
+    A request for a shared lock waits while another process holds an exclusive lock.
+    """
     if fcntl is None:
         return False
     try:
@@ -136,7 +139,7 @@ def _lock(handle: int, *, exclusive: bool) -> bool:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Return whether an open file or folder is still at its path, which may have been deleted or replaced."""
+    """Return whether `path` still refers to the open file or folder, which may have been deleted or replaced."""
     try:
         return os.path.samestat(os.fstat(handle), os.lstat(path))
     except OSError:

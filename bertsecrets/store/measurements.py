@@ -1,4 +1,7 @@
-"""Measurements stored in folders. Each folder contains values as JSON, and the samples from which claims are judged."""
+"""Measurements stored in folders.
+
+Each folder contains one measurement: its values as JSON, and the samples from which claims are judged.
+"""
 
 import json
 import os
@@ -41,7 +44,7 @@ class StoredMeasurement(BaseModel):
 
 
 def save(measurement: Measurement, folder: Path) -> dict[str, Any]:
-    """Write a measurement to a folder, and return facts for the folder's manifest."""
+    """Write a measurement to a folder, and return the measure's name and the subject for the folder's manifest."""
     with guarded_writes(folder):
         write_json(folder / VALUES_FILE, measurement.as_json())
         np.savez_compressed(folder / SAMPLES_FILE, **measurement.samples)  # type: ignore[arg-type]
@@ -85,7 +88,7 @@ def save_to_folder(measurement: Measurement, folder: Path, checkpoint: Path | No
     The subfolder's name includes a digest of model and checkpoint, so that models of the same name do not collide.
 
     Args:
-        checkpoint: Folder of the user's own checkpoint, if this is what was measured.
+        checkpoint: Folder of the measured checkpoint, if the user provided the checkpoint.
     """
     options = ((key, str(value)) for key, value in measurement.options.items())
     marks = (f"{key}-{value if slug(value) == value else digest(value)[:8]}" for key, value in options)
@@ -118,11 +121,14 @@ class Shelf:
 
     @classmethod
     def read(cls, folder: Path) -> "Shelf":
-        """Read all measurements in a folder and its subfolders, except hidden ones."""
+        """Read all measurements in a folder and its subfolders. Hidden folders are ignored."""
         places = [path.parent.relative_to(folder) for path in files_below(folder, VALUES_FILE)]
         entries = sorted(folder / place for place in places if not any(part[0] == "." for part in place.parts))
         if not entries:
-            raise UserError(f"no measurements below {folder}: save some with `bertsecrets measure ... --save DIR`")
+            raise UserError(
+                f"no measurements were found in {folder} or its subfolders: "
+                "save measurements there with `bertsecrets measure ... --save DIR`"
+            )
         measurements: dict[str, Measurement] = {}
         for entry in entries:
             measurement = replace(_load_kept(entry), reused=True)
@@ -150,22 +156,25 @@ class Shelf:
         return Shelf(tuple(measurement for measurement in self.measurements if selected(measurement.subject)))
 
     def find(self, measure: str, subject: Subject, options: Mapping[str, Any]) -> Measurement | None:
-        """Return the saved measurement of a measure on a subject, or None if it was not saved."""
+        """Return the saved measurement with this measure, subject and options, or None if it was not saved."""
         wanted = (measure, subject, dict(options))
         matching = (m for m in self.measurements if (m.measure, m.subject, m.options) == wanted)
         return next(matching, None)
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
-        """Return the saved measurement of a measure on a subject."""
+        """Return the saved measurement with this measure, subject and options."""
         measurement = self.find(measure, subject, options)
         if measurement is None:
-            raise UserError(f"no measurement {measure} of {subject} {options or ''} was saved: measure it with --save")
+            raise UserError(
+                f"measure {measure}{f' with {options}' if options else ''} was not saved for {subject}: "
+                "save it with `bertsecrets measure ... --save DIR`"
+            )
         return measurement
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return a message if a measure was not saved for a task, or else None."""
+        """Return a message if a measure was not saved for a task. Otherwise, return None."""
         saved = any((m.measure, m.subject.task) == (measure, task_name) for m in self.measurements)
-        return None if saved else f"no measurement {measure} of {task_name} was saved"
+        return None if saved else f"measure {measure} was not saved for {task_name}"
 
     def seeds(self) -> dict[str, list[int]]:
         """Return, for each measured model, its seeds in ascending order."""

@@ -34,20 +34,24 @@ NARROWER = {"f8": ("f4",), "i8": ("i1", "i2", "i4"), "i4": ("i1", "i2")}  # type
 
 
 class RecordedCause(BaseModel):
-    """The reason why a case does not apply to a model: its name in `claims.reasons.Grounds`, and facts for its text."""
+    """The reason why a case does not apply to a model.
+
+    `grounds` is the name of the reason in `claims.reasons.Grounds`. `facts` are inserted into the text of the reason.
+    """
 
     grounds: str
     facts: dict[str, int | float | str]
 
 
 class RecordedRun(BaseModel):
-    """The facts about a run that are needed, besides its measurements, to judge it again.
+    """The facts about a run, apart from its measurements, that are needed to judge the run again.
 
     Attributes:
         model: The judged model, as the user named it.
-        seeds: The judged seeds: `auto`, the number of seeds, or a list. None if all saved seeds were judged.
+        seeds: The judged seeds, given as `auto`, as a number of seeds, or as a list of seeds. None if all saved seeds
+            were judged.
         cases: The names of the judged cases, such as `C1-rte`.
-        not_applicable: The cases that were not measured because they do not apply to the model, with the reasons.
+        not_applicable: The reason for each case that was not measured because it does not apply to the model.
         commits: Git commits of the suite that saved the measurements.
     """
 
@@ -76,14 +80,17 @@ class Layout(BaseModel):
 
 @dataclass(frozen=True)
 class SavedFolder:
-    """The measurements in a folder, saved one by one or as records, and the runs that the records describe."""
+    """The measurements in a folder, and the runs that the folder's records describe.
+
+    A measurement can be saved on its own or as part of a record.
+    """
 
     shelf: Shelf
     runs: tuple[RecordedRun, ...] = ()
 
     @classmethod
     def read(cls, folder: Path) -> "SavedFolder":
-        """Read all measurements in a folder and its subfolders, except hidden ones.
+        """Read all measurements in a folder and its subfolders. Hidden files and folders are ignored.
 
         Raises:
             UserError: No measurement was found, a measurement is damaged, or measurements of the same subject differ.
@@ -96,24 +103,25 @@ class SavedFolder:
         return cls(Shelf(tuple(distinct([*single, *recorded]))), tuple(run for run, _ in records))
 
     def run_of(self, model: str | None, seeds: object = None) -> RecordedRun | None:
-        """Return all recorded runs of a model, merged into one run, or None if none of them used the model.
+        """Return a single run that merges all recorded runs of a model, or None if the model has no recorded runs.
 
         Args:
-            model: Name of the model. By default, the only recorded model.
-            seeds: The seeds to judge, if the user named them. Otherwise, all runs must have the same seeds.
+            model: Name of the model. It can be None if all recorded runs used the same model.
+            seeds: The seeds to judge, if the user specified them. If not, all runs must have the same seeds.
 
         Raises:
-            UserError: `model` is None and there are runs of several models, or `seeds` is not given and the runs have
-                different seeds.
+            UserError: The runs used several models, or they have different seeds and `seeds` is not given.
         """
         runs = [run for run in self.runs if model in (None, run.model)]
         if not runs:
             return None
         models, recorded = sorted({run.model for run in runs}), sorted({json.dumps(run.seeds) for run in runs})
         if len(models) > 1:
-            raise UserError(f"the records contain several models ({', '.join(models)}): name one of them")
+            raise UserError(f"the recorded runs used several models ({', '.join(models)}): specify the model to judge")
         if len(recorded) > 1 and not seeds:
-            raise UserError(f"the recorded runs have different seeds ({', '.join(recorded)}): name the seeds to judge")
+            raise UserError(
+                f"the recorded runs have different seeds ({', '.join(recorded)}): specify the seeds to judge"
+            )
         return RecordedRun(
             model=models[0],
             seeds=runs[0].seeds,
@@ -129,7 +137,7 @@ def _visible(folder: Path, name: str) -> Iterator[Path]:
 
 
 def distinct(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Return the measurements without duplicates, which arise if the records of two runs share measurements.
+    """Return the measurements without duplicates. There are duplicates if the records of two runs share measurements.
 
     Raises:
         UserError: Two measurements of the same subject differ.
@@ -141,7 +149,7 @@ def distinct(measurements: Iterable[Measurement]) -> list[Measurement]:
         if first is not measurement and not _same_numbers(first, measurement):
             raise UserError(
                 f"{first.origin or 'a measurement'} and {measurement.origin or 'another'} contain different "
-                f"results for {measurement.measure} of {measurement.subject}: judge them separately"
+                f"results for {measurement.measure} of {measurement.subject}: judge them in separate runs"
             )
     return list(by_request.values())
 
@@ -176,7 +184,7 @@ def write_record(folder: Path, run: RecordedRun, measurements: Sequence[Measurem
             archive.writestr(zipfile.ZipInfo(member, ZIP_DATE), data, zipfile.ZIP_LZMA)
     _, stored = _read(buffer, str(path))
     if not all(_is_exact(*pair) for pair in zip(distinct(measurements), stored, strict=True)):
-        raise RuntimeError(f"{path} was not written, because its numbers would differ from the measured ones")
+        raise RuntimeError(f"{path} was not written, because its numbers would differ from the measured numbers")
     write_whole(path, buffer.getvalue())
     return path
 
@@ -187,7 +195,7 @@ def _is_exact(measurement: Measurement, stored: Measurement) -> bool:
 
 
 def read_record(path: Path) -> tuple[RecordedRun, list[Measurement]]:
-    """Return the run of a record and its measurements.
+    """Return the run that a record describes, and the run's measurements.
 
     Raises:
         UserError: The record cannot be read, or is damaged.
@@ -219,7 +227,7 @@ def _measurement(data: dict[str, Any], samples: dict[str, np.ndarray], origin: s
 
 
 def encode(array: np.ndarray) -> tuple[Layout, bytes]:
-    """Return the layout of a sample of numbers, and the encoded bytes.
+    """Encode a sample of numbers, and return its layout and the encoded bytes.
 
     >>> encode(np.array([3, 4, 3, 3]))[1]
     b'\\x03\\x04@'
@@ -237,7 +245,7 @@ def encode(array: np.ndarray) -> tuple[Layout, bytes]:
 
 
 def decode(layout: Layout, data: bytes) -> np.ndarray:
-    """Return the sample that `encode` turned into this layout and these bytes.
+    """Decode a sample from the layout and the bytes that `encode` returned.
 
     Raises:
         ValueError: The bytes do not fit the layout.
@@ -256,7 +264,7 @@ def decode(layout: Layout, data: bytes) -> np.ndarray:
 
 
 def _narrowed(flat: np.ndarray) -> np.ndarray:
-    """Return numbers in the smallest type that holds all of them without changing a bit."""
+    """Convert numbers to the smallest type from which they can be restored exactly."""
     with np.errstate(over="ignore", invalid="ignore"):
         for name in NARROWER.get(flat.dtype.str[1:], ()):
             if flat.astype(name).astype(flat.dtype).tobytes() == flat.tobytes():

@@ -1,8 +1,8 @@
-"""Sentences for K19's frame-semantic experiment. Each has a target word, and core frame elements far from that word.
+"""Sentences for K19's frame-semantic experiment.
 
-Sentences are read from JSON lines, or selected from FrameNet's example sentences with the paper's filters. The
-selection is a pure function of the annotations, which `bertsecrets.texts.framenet_xml` reads from a FrameNet
-distribution.
+Each sentence has a target word, and core frame elements that are far from the target. Sentences are read from JSON
+lines, or selected from FrameNet's example sentences with the paper's filters. The selection is a pure function of the
+annotations, which `bertsecrets.texts.framenet_xml` reads from a FrameNet distribution.
 """
 
 import json
@@ -120,7 +120,7 @@ def distance(one: range, other: range) -> int:
 
 
 def sentences_digest(sentences: Sequence[FrameSentence]) -> str:
-    """Return a digest of the sentences, their targets and core elements, independent of the order of sentences."""
+    """Return a digest of the sentences with their targets and core elements. The order of sentences has no effect."""
     texts = ((sentence.sentence, *sentence.words()) for sentence in sentences)
     return digest(sorted([sentence, target, *elements] for sentence, target, elements in texts))
 
@@ -130,8 +130,8 @@ def read_jsonl(path: Path) -> list[FrameSentence]:
 
     Targets and core elements are substrings of the sentence. If the target occurs more than once (as whole words), the
     first occurrence is used. If a core element occurs more than once, the occurrence closest to the target is used.
-    Occurrences at most `NEAR_TOKENS` tokens from the target are only used if there are no others. In 432 of 433
-    sentences, these rules give the places annotated in FrameNet.
+    An occurrence at most `NEAR_TOKENS` tokens from the target is only used if all occurrences are that close. These
+    rules find the places that FrameNet annotates in 432 of 433 sentences.
     """
     lines = lines_of(read_text(path))
     sentences = [_record(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]
@@ -148,7 +148,7 @@ def _record(line: str, where: str) -> FrameSentence:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: not valid JSON ({excerpt(error, 100)}): {form}") from error
     if not isinstance(record, dict):
-        raise UserError(f"{where}: a JSON {type(record).__name__}, not an object: {form}")
+        raise UserError(f"{where}: found a JSON {type(record).__name__} instead of an object: {form}")
     sentence: Any = record.get("sentence")
     target: Any = record.get("target")
     elements: Any = record.get("core_elements")
@@ -157,8 +157,8 @@ def _record(line: str, where: str) -> FrameSentence:
         raise UserError(f"{where}: an entry is missing, empty or not a text: {form}")
     if len(sentence) > SENTENCE_LIMIT or len(elements) > ELEMENT_LIMIT:
         raise UserError(
-            f"{where}: a sentence of {len(sentence)} characters with {len(elements)} core elements: "
-            f"give at most {SENTENCE_LIMIT} and {ELEMENT_LIMIT}"
+            f"{where}: a sentence has {len(sentence)} characters and {len(elements)} core elements, "
+            f"but at most {SENTENCE_LIMIT} characters and {ELEMENT_LIMIT} core elements are allowed"
         )
     target_at = find_words(sentence, target)
     if not target_at:
@@ -180,7 +180,7 @@ def _quoted(text: str) -> str:
 
 
 def find_words(text: str, wanted: str) -> list[Span]:
-    """Return the spans at which `wanted` occurs in `text` as whole words or, without any such span, inside words.
+    """Return the spans at which `wanted` occurs in `text` as whole words or, if it does not, inside words.
 
     >>> find_words("art is an art", "art")
     [(0, 3), (10, 13)]

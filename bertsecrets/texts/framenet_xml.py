@@ -19,7 +19,7 @@ FRAME_OF_UNIT = re.compile(rb"\sframe=\"([^\"]+)\"")
 XML_FILE_BYTES = 64 * 2**20  # maximum size of an XML file; the largest one has 2 MB
 NAMESPACE = re.compile(rb"\sxmlns=\"[^\"]*\"")
 JSON_SUFFIXES = (".jsonl", ".json")
-FRAMENET_LAYOUT = 'a FrameNet folder holds "lu" and "frame" with .xml files'
+FRAMENET_LAYOUT = 'a FrameNet folder holds the folders "lu" and "frame" with .xml files'
 FRAMENET_ADVICE = "get it with python -m nltk.downloader -d DIR framenet_v17, then give DIR/corpora/framenet_v17"
 
 
@@ -30,10 +30,10 @@ def check_frames(path: Path, *, read: bool) -> None:
         read: Whether to also check the content: all lines of a `.jsonl` file, but only the layout of a FrameNet folder.
 
     Raises:
-        UserError: If the path does not exist, or `read` is True and the content is not valid.
+        UserError: If the path does not exist, or if `read` is True and the content is not valid.
     """
     if not path.exists():
-        raise UserError(f"{path} does not exist: the option frames takes a JSONL file or FrameNet's folder")
+        raise UserError(f"{path} does not exist: the option `frames` needs a JSONL file or a FrameNet folder")
     if read and path.suffix.lower() in JSON_SUFFIXES:
         read_jsonl(path)
     elif read:
@@ -41,7 +41,7 @@ def check_frames(path: Path, *, read: bool) -> None:
 
 
 def open_frames(path: Path) -> Chosen:
-    """Return the frame sentences from a `.jsonl` file or a FrameNet folder."""
+    """Return the sentences in a `.jsonl` file, or the sentences selected from a FrameNet folder."""
     if path.suffix.lower() in JSON_SUFFIXES:
         return Chosen(read_jsonl(path))
     annotations, core_sets = read_framenet(path)
@@ -49,7 +49,7 @@ def open_frames(path: Path) -> Chosen:
     if not chosen.sentences:
         reasons = ", ".join(f"{count} x {reason}" for reason, count in chosen.refused.items())
         raise UserError(
-            f"none of the {len(annotations)} short example sentences in {path} passes the filters: {reasons}"
+            f"none of the {len(annotations)} short example sentences in {path} passes the filters. Reasons: {reasons}"
         )
     return chosen
 
@@ -85,7 +85,7 @@ def exemplars(content: bytes) -> Iterator[Annotation]:
         body, closed, _ = piece.partition(b"</sentence>")
         text, ended, _ = body.partition(b"<text>")[2].partition(b"</text>")
         if not ended or not closed:
-            raise ValueError("a sentence without an end or without <text>")
+            raise ValueError("a sentence is incomplete or has no <text>")
         if len(text.decode("utf-8").split()) <= SENTENCE_TOKENS:
             yield from _annotations(parse_xml(b"<sentence " + body + closed), frame)
 

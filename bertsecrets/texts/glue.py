@@ -1,7 +1,7 @@
 """GLUE data, read from a pinned revision on the hub or from a local folder in GLUE's original TSV layout.
 
-With both sources, the result is a `Split`, which is checked against the official row and class counts. Local files must
-have the format of GLUE's files: UTF-8, tab-separated, unquoted (a `"` is text), with one header line.
+Data from both sources are returned as a `Split`, and are checked against the official row and class counts. Local files
+must have the format of GLUE's files: UTF-8, tab-separated, unquoted (a `"` is text), with one header line.
 """
 
 import contextlib
@@ -80,10 +80,10 @@ TEXT_BYTES = {
 
 @dataclass(frozen=True)
 class Split:
-    """One split of a task, with its rows in the order of the file.
+    """A split of a task, with its rows in the order of the file.
 
-    `labels` are class names or, for STS-B, scores from 0 to 5. `official` says whether the split appears to be GLUE's
-    own, because results from other data are marked as unofficial. `made_up` marks the suite's synthetic corpus.
+    `labels` are class names or, for STS-B, scores from 0 to 5. `official` is True if the split appears to be GLUE's own
+    data. Results from other data are marked as unofficial. `made_up` marks the suite's synthetic corpus.
     """
 
     task: Task
@@ -136,7 +136,7 @@ class Split:
         if limit is None or limit >= len(self):
             return self
         if limit < 1:
-            raise UserError(f"a limit of {limit} rows leaves nothing to measure: give 1 or more")
+            raise UserError(f"a limit of {limit} rows leaves nothing to measure: the limit must be at least 1")
         return self.select(range(limit))
 
 
@@ -175,7 +175,7 @@ class Source:
         return replace(split, official=not problem)
 
     def state(self, task: Task, name: str) -> tuple[str, ...]:
-        """Return the digests of the local files from which a split is read, or nothing if it is read from the hub."""
+        """Return a tuple that changes whenever the local data of a split change. It is empty for data from the hub."""
         if task.own:
             return (self._own(task, name).fingerprint,)
         if self.glue is None:
@@ -185,7 +185,7 @@ class Source:
         return (str(file), file_sha256(file), file_sha256(record) if record.is_file() else "")
 
     def missing(self, task: Task, splits: Sequence[str] = SPLITS) -> str | None:
-        """Return why a split is missing from the local folders, or None if none is missing or the hub is used."""
+        """Return why one of the splits is missing, or None if all splits are present. The hub is not checked."""
         try:
             find = self._own if task.own else self._find
             for name in splits if self.glue is not None or task.own else ():
@@ -199,11 +199,11 @@ class Source:
         splits = self.own.get(task.name)
         if splits is None or splits["dev"].task != task:
             raise UserError(
-                f"{task.title} is not among the tasks of this session, or has been redefined since: "
+                f"{task.title} is not among the tasks of this session, or was redefined later: "
                 "open a new session with this task"
             )
         if name not in splits:
-            raise UserError(f"{task.title} has no training rows: make the task with train, or judge a checkpoint")
+            raise UserError(f"{task.title} has no training rows: give the task training data, or judge a checkpoint")
         return splits[name]
 
     def _find(self, task: Task, name: str) -> tuple[Path, Path]:
@@ -225,7 +225,7 @@ def check_glue(folder: Path) -> None:
     except OSError as error:  # the name is too long, or access is denied
         raise UserError(f"cannot read the GLUE folder {excerpt(folder, 100)}: {error.strerror}") from error
     if not there:
-        raise UserError(f"no GLUE folder at {folder}: give the folder that holds RTE/dev.tsv and the like")
+        raise UserError(f"no GLUE folder at {folder}: give the folder that contains files such as RTE/dev.tsv")
     if (folder / "train.tsv").is_file():
         raise UserError(f"{folder} is the folder of a single task: give its parent folder")
 
@@ -239,7 +239,8 @@ def find_file(glue: Path, task: Task, name: str) -> Path:
         if folder.name.lower().replace("-", "") == wanted and (folder / file_name).is_file():
             return folder / file_name
     raise UserError(
-        f"no {task.folder}/{file_name} in {glue}: {task.title} needs it; give the folder that holds {task.folder}"
+        f"no {task.folder}/{file_name} in {glue}: {task.title} needs this file, so give the folder that contains "
+        f"{task.folder}"
     )
 
 
@@ -260,19 +261,19 @@ def read_tsv(path: Path, task: Task, name: str) -> Split:
         if task.skips_short_rows and short:  # GLUE's QQP file has a few short rows, which the official count excludes
             continue
         if short or (any(fields[len(header) :]) and not task.skips_short_rows):
-            lacking = f"column {header[len(fields)]!r} and those after it are missing" if short else ""
+            lacking = f"the columns from {header[len(fields)]!r} on are missing" if short else ""
             raise UserError(
-                f"{path}, line {number}: {len(fields)} fields where the header has {len(header)}: "
+                f"{path}, line {number} has {len(fields)} fields, but the header has {len(header)}: "
                 f"{lacking or 'is there a tab inside a text?'}"
             )
         first, second, code = (fields[place] for place in places)
         if max(len(first), len(second)) > TEXT_CHARACTERS:
             raise UserError(
-                f"{path}, line {number}: a text of more than {TEXT_CHARACTERS} characters: is a line end missing?"
+                f"{path}, line {number}: a text has more than {TEXT_CHARACTERS} characters: is a line end missing?"
             )
         rows.append((first, second, _label(task, code, f"{path}, line {number}, column {task.label!r}")))
     if not rows:
-        raise UserError(f"{path} has no rows under its header: it should hold {task.title}'s {name} split")
+        raise UserError(f"{path} has no rows after its header, but should contain {task.title}'s {name} split")
     firsts, seconds, labels = map(list, zip(*rows, strict=True))
     second_column = seconds if task.sentence2 else None
     return Split(task, name, firsts, second_column, labels, str(path), official=True, made_up=MADE_UP_COLUMN in header)
@@ -281,12 +282,12 @@ def read_tsv(path: Path, task: Task, name: str) -> Split:
 def _places(path: Path, header: list[str], task: Task) -> list[int]:
     """Return the indices of the columns that contain the two sentences and the label, given a file's header."""
     if header == [""]:
-        raise UserError(f"{path} is empty: it should be GLUE's own {task.title} file")
+        raise UserError(f"{path} is empty, but should be GLUE's file for {task.title}")
     wanted = [task.sentence1, task.sentence2 or task.sentence1, task.label]
     for column in wanted:
         if column not in header:
             columns = excerpt(header)
-            raise UserError(f"{path}, line 1: no column {column!r} among {columns}: is this {task.title}'s GLUE file?")
+            raise UserError(f"{path}, line 1: no column {column!r} in {columns}: is this GLUE's file for {task.title}?")
         if header.count(column) > 1:
             raise UserError(f"{path}, line 1: two columns are called {column!r}: rename one of them")
     return [header.index(column) for column in wanted]
@@ -316,7 +317,7 @@ def load_hub(task: Task, name: str, offline: bool) -> Split:
         GLUE_HUB,
         GLUE_REVISION,
         title=f"GLUE's {task.title}",
-        advice="name a local GLUE folder with the option `glue`, or run once with a network connection",
+        advice="give a local GLUE folder with the option `glue`, or run once with a network connection",
         kind="dataset",
         offline=offline,
         pins=GLUE_SHA256,
@@ -328,7 +329,7 @@ def load_hub(task: Task, name: str, offline: bool) -> Split:
 
 
 def from_hub_table(task: Task, name: str, table) -> Split:
-    """Convert a table from the hub to a split. The table's labels are numbers with names."""
+    """Convert a table from the hub to a split. The table stores labels as numbers, and has a list of their names."""
     first, second = task.hub_columns
     if task.regression:
         # The hub stores float32, whose shortest decimal form is the score in GLUE's file.
@@ -336,7 +337,7 @@ def from_hub_table(task: Task, name: str, table) -> Split:
     else:
         names = table.features["label"].names
         if set(names) != set(task.labels):
-            raise UserError(f"{GLUE_HUB} {task.name}: its labels are {names}, but {list(task.labels)} were expected")
+            raise UserError(f"the labels of {task.name} in {GLUE_HUB} are {names}, not {list(task.labels)}")
         labels = [names[number] for number in table["label"]]
     return Split(
         task,
@@ -353,24 +354,27 @@ def from_hub_table(task: Task, name: str, table) -> Split:
 
 
 def official_problem(split: Split) -> str | None:
-    """Return how a split's row or class counts differ from the official counts, or None if they do not differ."""
+    """Return a message if the row or class counts of a split differ from the official counts, or else None."""
     task = split.task
     expected = task.dev_rows if split.name == "dev" else task.train_rows
     if len(split) != expected:
-        return f"{len(split)} rows where {task.title}'s official {split.name} split has {expected}"
+        return f"it has {len(split)} rows, but {task.title}'s official {split.name} split has {expected}"
     counts = task.dev_counts if split.name == "dev" else task.train_counts
     held = Counter(split.labels)
     for label, count in counts.items():
         if held[label] != count:
-            return f"{held[label]} rows labelled {label} where {task.title}'s official {split.name} split has {count}"
+            return (
+                f"it has {held[label]} rows with the label {label}, but {task.title}'s official {split.name} split has "
+                f"{count}"
+            )
     return None
 
 
 def as_fetched(glue: Path, split: Split) -> str | None:
     """Return the fingerprint that `fetch --output` recorded in this folder for an official split, or None.
 
-    If the folder has no valid record, the result is None. The hub cannot replace the record, because it publishes only
-    digests of whole files, not of the rows.
+    If the folder has no valid record, the result is None. The record is needed because the hub publishes digests of
+    files, but not of the rows in them.
     """
     try:
         record = json.loads((glue / FETCH_RECORD).read_text(encoding="utf-8"))[split.task.name][split.name]
@@ -392,12 +396,12 @@ def other_content(split: Split, fetched: str | None = None) -> str | None:
         if size == TEXT_BYTES[key]:
             return None
         return (
-            f"its texts have {size} bytes, but those of {split.task.title}'s official {split.name} split have "
-            f"{TEXT_BYTES[key]}, although the row counts agree: was the file cleaned, or rewritten with quotes?"
+            f"its texts have {size} bytes, but the texts of {split.task.title}'s official {split.name} split have "
+            f"{TEXT_BYTES[key]} bytes, although the row counts agree: was the file cleaned or rewritten with quotes?"
         )
     if known in (None, split.fingerprint):
         return None
     return (
-        f"texts or labels differ from {split.task.title}'s official {split.name} split, "
-        f"although the row counts agree (fingerprint {split.fingerprint[:12]}, not {known[:12]})"
+        f"its texts or labels differ from {split.task.title}'s official {split.name} split, although the row counts "
+        f"agree (the fingerprint is {split.fingerprint[:12]} instead of {known[:12]})"
     )

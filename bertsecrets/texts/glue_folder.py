@@ -41,7 +41,7 @@ def _write(split: Split, glue: Path, *, copied: bool) -> None:
     else:
         file.write_text(as_tsv(split), encoding="utf-8", newline="")
     if load_folder(glue, task, split.name).fingerprint != split.fingerprint:
-        raise UserError(f"{split.origin}: its rows changed while they were copied: run the command again")
+        raise UserError(f"the rows of {split.origin} changed while they were being copied: run the command again")
 
 
 def as_tsv(split: Split) -> str:
@@ -56,7 +56,7 @@ def as_tsv(split: Split) -> str:
     ]
     for number, row in enumerate(rows, start=1):
         if any(mark in cell for cell in row for mark in "\t\n"):
-            raise UserError(f"{split.origin}, row {number}: a tab or line end in a text cannot be written")
+            raise UserError(f"{split.origin}, row {number}: a text contains a tab or line end, which cannot be written")
     return "".join("\t".join(row) + "\n" for row in [header, *rows])
 
 

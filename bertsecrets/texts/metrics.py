@@ -18,7 +18,9 @@ MISORDERED_ERRORS = 3.3  # number of standard errors that rules out chance (0.05
 
 
 def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0) -> np.ndarray:
-    """Return F1, the harmonic mean of precision and recall, or `empty` if there are no actual or predicted positives.
+    """Return F1, the harmonic mean of precision and recall.
+
+    If no positives are predicted and none exist, return `empty`.
 
     Args:
         hits: Number (or fraction) of true positives.
@@ -51,13 +53,13 @@ def macro_f1(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.n
 
 
 def class_moments(predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples 4"]:
-    """Return four flags per example: correct, true positive for class 1, predicted as class 1, labelled as class 1."""
+    """Return four flags per example: correct, true positive, predicted as class 1, and labelled as class 1."""
     p, t = predicted.astype(float), target.astype(float)
     return np.stack([p == t, (p == 1) & (t == 1), p == 1, t == 1], axis=1).astype(float)
 
 
 def score_moments(predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples 5"]:
-    """Return five correlation terms per example: prediction p, target t, p * p, t * t and p * t."""
+    """Return the five terms of a correlation for each example: prediction p, target t, p * p, t * t and p * t."""
     p, t = predicted.astype(float), target.astype(float)
     return np.stack([p, t, p * p, t * t, p * t], axis=1)
 
@@ -98,7 +100,7 @@ def is_constant(task: Task, predicted: np.ndarray) -> bool:
 
 
 def score(metric: str, predicted: np.ndarray, target: np.ndarray) -> float:
-    """Return the value of a metric as a fraction. A correlation with a constant is undefined, and is returned as 0.
+    """Return the value of a metric as a fraction. The correlation with a constant is undefined, so 0 is returned.
 
     >>> score("accuracy", np.array([0, 1, 1]), np.array([0, 1, 0]))
     0.6666666666666666
@@ -109,7 +111,10 @@ def score(metric: str, predicted: np.ndarray, target: np.ndarray) -> float:
 
 
 def scores(task: Task, predicted: np.ndarray, target: np.ndarray) -> dict[str, float]:
-    """Return all metrics of a task as fractions: accuracy (and F1 of class 1) or, for regression, two correlations."""
+    """Return all metrics of a task as fractions.
+
+    For regression, these are two correlations. For classification, they are the accuracy and the metric of the task.
+    """
     if not task.regression:
         return {name: score(name, predicted, target) for name in dict.fromkeys(("accuracy", task.metric))}
     from scipy.stats import rankdata  # takes most of a second to import
@@ -121,10 +126,10 @@ def scores(task: Task, predicted: np.ndarray, target: np.ndarray) -> dict[str, f
 def if_shuffled(
     points: Float[np.ndarray, "classes classes"], predicted: Int[np.ndarray, " rows"], target: Int[np.ndarray, " rows"]
 ) -> tuple[float, float]:
-    """Return the exact mean and standard deviation of a sum over rows after shuffling the predictions (Hoeffding 1951).
+    """Return the exact mean and standard deviation of a sum over rows if the predictions are shuffled (Hoeffding 1951).
 
     Args:
-        points: What a row contributes to the sum, for each combination of predicted and true class.
+        points: Contribution of a data row to the sum, by predicted class (first axis) and true class (second axis).
 
     >>> if_shuffled(np.eye(2), np.array([0, 1]), np.array([0, 1]))  # both right or none
     (1.0, 1.0)
@@ -138,10 +143,11 @@ def if_shuffled(
 
 
 def order_problem(task: Task, predicted: np.ndarray, target: np.ndarray) -> str | None:
-    """Return a message if predictions are worse than chance or would be much better with permuted classes, else None.
+    """Return a message if a model's classes or scores seem to be in the wrong order, or else None.
 
-    The usual cause is that classes are in the wrong order. "Much better" means that permuting the classes gains
-    `MISORDERED_ERRORS` standard errors, and at least doubles the distance from chance.
+    For classes, this is the case if permuting them would improve the accuracy by more than `MISORDERED_ERRORS` standard
+    errors, and would at least double its distance from chance. For scores, this is the case if their correlation with
+    the labels is at least `MISORDERED_ERRORS` standard errors below 0.
     """
     if task.regression:
         varied = len(target) > 1 and np.ptp(predicted) > 0 and np.ptp(target) > 0
@@ -149,7 +155,8 @@ def order_problem(task: Task, predicted: np.ndarray, target: np.ndarray) -> str 
         if correlation * np.sqrt(len(target)) > -MISORDERED_ERRORS:
             return None
         return (
-            f"worse than chance: its scores have a correlation of {correlation:.2f} with the labels: are they reversed?"
+            f"worse than chance: the correlation of its scores with the labels is {correlation:.2f}: "
+            "are the scores reversed?"
         )
     predicted, target = predicted.astype(np.int64), target.astype(np.int64)
     from scipy.optimize import linear_sum_assignment  # takes a third of a second to import
@@ -166,5 +173,5 @@ def order_problem(task: Task, predicted: np.ndarray, target: np.ndarray) -> str 
     renamed = "the classes were swapped" if task.outputs == 2 else f"the classes {names[0]} were renamed {names[1]}"
     worse = "worse than chance" if own < chance else "classes in the wrong order"
     shares = [f"{100 * count / len(target):.1f} %" for count in (own, most)]
-    right = f"{shares[0]} of the predictions are right, but {shares[1]} would be if {renamed}"
+    right = f"{shares[0]} of the predictions are right, but {shares[1]} would be right if {renamed}"
     return f"{worse}: {right}; correct the class names in config.json (id2label)"

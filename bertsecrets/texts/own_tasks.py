@@ -86,10 +86,10 @@ class OwnTask(Task):
         """
         what, columns = f"task {name}", (texts,) if isinstance(texts, str) else tuple(texts)
         if not re.fullmatch("[a-z][a-z0-9]*", task_name_of(name)) or task_name_of(name) in RESERVED_NAMES:
-            allowed = f"use letters and digits, but none of the names {', '.join(RESERVED_NAMES)}"
+            allowed = f"use letters and digits, and avoid the reserved names {', '.join(RESERVED_NAMES)}"
             raise UserError(f"{excerpt(name, 60)!r} cannot be the name of your own task: {allowed}")
         if len(columns) not in (1, 2):
-            raise UserError(f"{what} has {len(columns)} columns of texts: name one or two")
+            raise UserError(f"{what} has {len(columns)} columns of texts, but must have one or two")
         if metric not in METRICS:
             raise UserError(f"{what}: unknown metric {excerpt(metric, 60)!r}: {near_matches(metric, METRICS)}")
         given = {name: data for name, data in (("train", train), ("dev", dev)) if data is not None}
@@ -161,7 +161,7 @@ class _Table:
         except (TypeError, ValueError):
             score = math.nan
         if not math.isfinite(score):
-            raise UserError(f"{self.place(row)}: {quoted(value)} is not a score: {task.metric} needs numbers")
+            raise UserError(f"{self.place(row)}: {quoted(value)} is not a score: {task.metric} needs numeric labels")
         return score
 
 
@@ -181,26 +181,26 @@ def _table(data: Any, what: str, texts: Sequence[str], label: str, folder: Path)
     for column in (*texts, label):
         if names.count(column) != 1:
             number = "several columns" if column in names else "no column"
-            raise UserError(f"{what}: {number} {excerpt(column, 60)!r} among {excerpt(names)}")
+            raise UserError(f"{what} has {number} {excerpt(column, 60)!r}: its columns are {excerpt(names)}")
     columns = {column: [*map(plain, data[column])] for column in (*texts, label)}
     features = getattr(data, "features", None)  # features of a Dataset, whose classes may have names
     classes = tuple(getattr(features[label], "names", ())) if isinstance(features, Mapping) else ()
     if classes:
         columns[label] = [classes[each] if each is not None and each >= 0 else None for each in columns[label]]
     if not columns[label]:
-        raise UserError(f"{what} has no rows: give at least one")
+        raise UserError(f"{what} has no rows, but must have at least one")
     for column, values in columns.items():
         missing = pd.Series(values, dtype=object).isna()  # None, NaN, pandas' NA
         for row, value in enumerate(values):
             if missing[row] or (isinstance(value, str) and not value):
-                raise UserError(f"{place(row)}: column {column!r} has no value: fill it in, or leave the row out")
+                raise UserError(f"{place(row)}: column {column!r} has no value: add the value, or remove the row")
             if column != label and not isinstance(value, str):
                 raise UserError(f"{place(row)}: column {column!r} must hold text, not {quoted(value)}")
     return _Table([columns[column] for column in texts], columns[label], classes, origin, place)
 
 
 def _read_file(path: Path) -> tuple[dict[str, list[str]], list[int]]:
-    """Return the columns of a CSV or TSV file, and for each row, the number of the line on which it ends."""
+    """Return the columns of a CSV or TSV file, and the line numbers at which its rows end."""
     delimiter = DELIMITERS.get(path.suffix.lower())
     if delimiter is None:
         raise UserError(f"{path} is neither CSV nor TSV: its name must end in {' or '.join(DELIMITERS)}")
@@ -212,12 +212,12 @@ def _read_file(path: Path) -> tuple[dict[str, list[str]], list[int]]:
         raise UserError(f"{path}, line {reader.line_num}: {error}: is a closing quotation mark missing?") from error
     if not header:
         problem = "begins with an empty line" if rows else "is empty"
-        raise UserError(f"{path} {problem}: its first line must name the columns")
+        raise UserError(f"{path} {problem}: its first line must contain the names of the columns")
     if len({*header}) < len(header):
         raise UserError(f"{path}, line 1: two columns have the same name: rename one of them")
     for fields, line in rows:
         if len(fields) != len(header):
-            raise UserError(f"{path}, line {line}: {len(fields)} fields where the header has {len(header)}")
+            raise UserError(f"{path}, line {line} has {len(fields)} fields, but the header has {len(header)}")
     columns = {name: [fields[place] for fields, _ in rows] for place, name in enumerate(header)}
     return columns, [line for _, line in rows]
 
@@ -230,14 +230,14 @@ def _label_name(value: Any) -> str:
 def _classes(table: _Table, given: Sequence[str] | None, metric: str, what: str) -> tuple[str, ...]:
     """Return the names of the classes in the order of a model's outputs."""
     if scores := [value for value in table.labels if isinstance(value, float) and value % 1]:
-        raise UserError(f"{what}: the labels are scores such as {scores[0]}: use the metric {REGRESSION_METRIC}")
+        raise UserError(f"{what}: labels such as {scores[0]} are scores, which need the metric {REGRESSION_METRIC}")
     found = {_label_name(value) for value in table.labels}
     numbers = all(re.fullmatch("-?[0-9]{1,15}", name) for name in found)
     classes = tuple(given or ()) or table.names or tuple(sorted(found, key=int if numbers else None))
     if len({*classes}) < max(2, len(classes)):
-        raise UserError(f"{what} has the labels {excerpt(', '.join(classes))}: it needs two or more different ones")
+        raise UserError(f"{what} has the labels {excerpt(', '.join(classes))}: it needs at least two different labels")
     if metric == "f1" and len(classes) != 2:
-        raise UserError(f"{what} has {len(classes)} classes, but the metric f1 needs two: use the metric accuracy")
+        raise UserError(f"{what} has {len(classes)} classes, but the metric f1 needs two: use accuracy instead")
     return classes
 
 
@@ -251,7 +251,7 @@ def read_task_file(path: Path) -> OwnTask:
         document, _ = read_yaml(read_text(path, YAML_LIMIT, "cannot read the task file"))
     except YamlError as error:
         raise UserError(f"{path}, line {error.line}: {error}") from error
-    # A base constructor leaves scalars as they are written, so that a class named `no` or `1` keeps its name.
+    # A base constructor leaves scalars unchanged, so that a class named `no` or `1` keeps its name.
     given = BaseConstructor().construct_document(document) if isinstance(document, yaml.MappingNode) else {}
     known = [name for name in inspect.signature(OwnTask.__init__).parameters if name not in ("self", "file")]
     for name in given.keys() - {*known}:

@@ -58,7 +58,7 @@ class Parses:
     pipeline: dict[str, Any]
 
     def spans(self, wanted: Callable[[Word], bool]) -> list[list[Span]]:
-        """Return, for each text, a list of the spans of the wanted words."""
+        """Return one list per text, with the spans of the words for which `wanted` returns True."""
         return [[word.span for word in words if wanted(word)] for words in self.sentences]
 
 
@@ -88,7 +88,7 @@ WORD_FEATURES: dict[str, Callable[[Word], bool]] = {
 
 
 def verb_subject_links(words: Sentence) -> list[tuple[Span, Span]]:
-    """Return the spans of all pairs (verb, subject) of a text in which the subject depends on the verb (K19 4.5).
+    """Return the spans of each verb and its subject in a text, as pairs (K19 section 4.5).
 
     As in K19's code, only active subjects (`nsubj`) that depend on a verb are included.
     """
@@ -123,7 +123,7 @@ def parse(texts: Sequence[str], pipeline: str, cache: Path) -> Parses:
 def parse_pairs(
     first: Sequence[str], second: Sequence[str] | None, pipeline: str, cache: Path
 ) -> tuple[Parses, Parses | None]:
-    """Parse the first texts of a split and, if there are any, the second texts. See `parse` for the other arguments."""
+    """Parse the first texts of all examples and, for pairs of texts, the second texts. See `parse` for arguments."""
     both = parse([*first, *(second or [])], pipeline, cache)
     of_first = Parses(both.sentences[: len(first)], both.pipeline)
     return of_first, None if second is None else Parses(both.sentences[len(first) :], both.pipeline)
@@ -154,7 +154,9 @@ def load_pipeline(name: str) -> Any:
         ) from error
     lacking = [part for part in ("tagger", "parser") if part not in nlp.pipe_names]
     if lacking:
-        raise UserError(f"spaCy pipeline {name!r} has no {' and no '.join(lacking)}: choose one that tags and parses")
+        raise UserError(
+            f"spaCy pipeline {name!r} has no {' and no '.join(lacking)}: choose a pipeline with a tagger and a parser"
+        )
     return nlp
 
 

@@ -1,4 +1,4 @@
-"""Published values as data, from K19's digitised figures and from P20's results on five seeds.
+"""Values published in K19 (read from its figures) and in P20 (computed from its results on five seeds).
 
 K19 is the paper (Kovaleva et al. 2019). P20 is a later study by the same group (Prasanna et al. 2020).
 """
@@ -44,13 +44,13 @@ def p20() -> dict[str, Any]:
     """Return the results published in P20, by task.
 
     The keys are `scores`, `scores_without_attention`, `scores_of_pruned_weights`, `pattern_shares`,
-    `pattern_shares_pretrained`, `surviving_heads`.
+    `pattern_shares_pretrained`, and `surviving_heads`.
     """
     return _read("p20.json")
 
 
 def p20_score(task_name: str, metric: str, setting: Setting = "scores") -> tuple[float, float] | None:
-    """Return a score's mean and standard deviation over P20's fine-tuned models, in points, or None if not published.
+    """Return the mean and standard deviation of P20's scores (in points), or None if they are not published.
 
     Args:
         setting: Selects either intact models, or models with uniform attention in every layer.
@@ -72,7 +72,7 @@ def p20_shares(task_name: str, *, pretrained: bool = False) -> dict[str, float]:
 
 
 def figure_2_share(task_name: str, classes: Iterable[str]) -> float:
-    """Return the percentage of maps that belong to any of the given pattern classes in K19's figure 2.
+    """Return the percentage of attention maps in the given pattern classes, according to K19's figure 2.
 
     >>> figure_2_share("rte", ["heterogeneous", "block"])
     38.9

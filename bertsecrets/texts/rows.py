@@ -1,7 +1,7 @@
 """The rows of tasks that a session uses for training and measuring.
 
 Subsets are drawn at random, because the first rows of a sorted file (STS-B is sorted by genre) are not representative.
-K19's code also draws rows for attention maps at random.
+K19's code also uses random rows for attention maps.
 """
 
 import csv
@@ -25,11 +25,11 @@ ROW_DRAW_SEED = 2019  # seed for drawing rows; not configurable, so that all res
 
 @dataclass(frozen=True)
 class TaskRows:
-    """A source of rows, with limits on the number of rows.
+    """The rows of each task, read from `source` and limited in number.
 
-    `limit` and `train_limit` are the maximum numbers of validation and training rows. `grid_limit` is the maximum
-    number of validation rows on which every head or layer is disabled in turn. If `trains` is False, nothing is
-    trained, and so only validation rows are needed. A split is read again if its file has changed.
+    At most `limit` validation rows and `train_limit` training rows are used. When each head or layer is disabled in
+    turn, at most `grid_limit` validation rows are used. If `trains` is False, nothing is trained, and so only
+    validation rows are needed. A split is read again if its file has changed.
     """
 
     source: Source
@@ -50,8 +50,8 @@ class TaskRows:
         """Return a checked split (`train` or `dev`), cut to the limits.
 
         Args:
-            most: Maximum number of rows, which applies in addition to `limit` or `train_limit`.
-            first: Whether to take the first rows of the file instead of drawing them.
+            most: Maximum number of rows, if it is lower than `limit` or `train_limit`.
+            first: Whether to take the first rows of the file instead of random rows.
             quoted: Whether to read the file as K19's notebook does (see `read_quoted`).
         """
         wanted = min((number for number in (self._limit(name), most) if number is not None), default=None)
@@ -73,12 +73,12 @@ class TaskRows:
         return self.train_limit if name == "train" else self.limit
 
     def cut(self, task_name: str, name: str) -> int | None:
-        """Return the limit on the rows of a split, or None if the limit does not exclude any rows."""
+        """Return the maximum number of rows of a split, or None if the split does not have more rows."""
         limit = self._limit(name)
         return limit if limit is not None and limit < len(self.whole(task_name, name)) else None
 
     def missing(self, task_name: str, *, training: bool | None = None) -> str | None:
-        """Return why the rows of a task are not available, or None if they are. The task `all` needs no rows.
+        """Return why the rows of a task are not available, or None if they are available or the task is `all`.
 
         Args:
             training: Whether training rows are also needed. By default, training rows are needed if `trains` is True.
@@ -110,9 +110,9 @@ def read_quoted(split: Split) -> Split:
     """Return a split as K19's notebook reads it: with `csv.reader`, for which a `"` is a quotation mark and not text.
 
     A field that begins with a `"` extends to the next `"` at the end of a field, across tabs and line breaks. The rows
-    in between become part of one very long text, and the second text and the label of the resulting row can be missing.
-    A missing second text becomes empty. A missing or unknown label (for regression, any label) is replaced by the label
-    of the first row. This has no effect, because attention measures do not use labels.
+    in between are merged into one row with a very long text. Its second text and its label can be missing. A missing
+    second text becomes empty. If a label is missing or unknown, the label of the first row is used instead. For
+    regression, all rows get this label. Wrong labels do no harm, because attention measures do not use labels.
     """
     path, task = Path(split.origin), split.task
     if task.own or not path.is_file():

@@ -1,7 +1,7 @@
 """The registry of tasks, with the columns, labels, metrics and official row counts of the seven GLUE tasks in K19.
 
-All details of GLUE's tasks are defined in this module. The tasks that users define (`texts.own_tasks`) are added to the
-registry. Labels are stored by name. The order of `labels` is the order of classes in a model's output and on the hub
+This module defines all details of GLUE's tasks. User-defined tasks (see `texts.own_tasks`) are added to the registry
+later. Labels are stored by name. The order of `labels` is the order of classes in a model's output and on the hub
 (`nyu-mll/glue`).
 """
 
@@ -61,7 +61,7 @@ class Task:
 
     @property
     def identity(self) -> str:
-        """The text that identifies the task in cache keys: its name and, if `own` is True, its metric and labels."""
+        """The name of the task in cache keys. If `own` is True, the metric and the labels follow the name."""
         return self.name if not self.own else f"{self.name} {self.metric} {list(self.labels)}"
 
     def class_named(self, name: str) -> str | None:
@@ -81,9 +81,10 @@ class Task:
 
 
 def _folded(name: str, ignored: str) -> tuple[str, str]:
-    """Return a class name in a form for comparisons: `not` or nothing, and the rest of the name.
+    """Return a normalised form of a class name for comparisons, as two strings.
 
-    The rest is in lower case and lacks the characters that match `ignored`. Synonyms are replaced.
+    The first string is `not` if the name is negated, and empty otherwise. The second string is the rest of the name, in
+    lower case and without characters that match `ignored`. Synonyms are replaced.
     """
     letters = re.sub(ignored, "", name.lower())
     negation, word = re.fullmatch(r"(not?n?(?=entail|equiv|dupl|paraphr)|)(.*)", letters).groups()  # type: ignore[union-attr]
@@ -140,10 +141,10 @@ GLUE_TASKS: tuple[Task, ...] = (
 
 
 class Registry(dict[str, Task]):
-    """Tasks by name. Looking up a name that is not registered, such as another user's own task, raises a UserError."""
+    """Tasks by name. Looking up an unknown name raises a `UserError`."""
 
     def __missing__(self, name: str) -> Task:
-        raise UserError(f"unknown task {name!r}: {near_matches(name, self)} (a task of your own needs its data)")
+        raise UserError(f"unknown task {name!r}: {near_matches(name, self)} (for a task of your own, give its data)")
 
 
 TASKS = Registry({task.name: task for task in GLUE_TASKS})  # user-defined tasks are added later
@@ -160,7 +161,7 @@ def own_task_names() -> list[str]:
 
 
 def task_name_of(title: str) -> str:
-    """Return the name that belongs to a task's title: the title in lower case, without hyphens and underscores."""
+    """Return the name of a task with this title: the title in lower case, without hyphens and underscores."""
     return title.lower().replace("-", "").replace("_", "")
 
 

@@ -92,7 +92,7 @@ def test_a_partner_is_stretched_from_its_first_token_to_its_last(length, partner
 
 
 def test_a_single_row_has_no_partner():
-    with pytest.raises(UserError, match="use at least two rows, or another kind"):
+    with pytest.raises(UserError, match="use at least two rows, or choose another kind"):
         ablate(Engine.open(tiny("Bert"), ablation=Ablation("resampled")), tokens((6,)), SETS)
 
 

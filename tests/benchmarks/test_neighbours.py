@@ -63,7 +63,7 @@ def test_the_benchmarks_are_found_however_pytest_is_told_about_them(run, tmp_pat
 def test_benchmarks_without_their_plugin_fail_in_one_line(run):
     code, output = run("-p", "no:bertsecrets", "--pyargs", BENCHMARKS)
     assert code not in (0, 5), output
-    assert "name the benchmarks when starting pytest: pytest --pyargs bertsecrets.benchmarks" in output
+    assert "pytest was started without the benchmarks: use pytest --pyargs bertsecrets.benchmarks" in output
 
 
 # ---------------------------------------------------------------------- options of others

@@ -45,7 +45,7 @@ def test_examples_that_are_too_few_are_counted_instead():
 
 
 def test_many_seeds_are_no_advice():
-    assert power(of(2.0, 0.5, 3.0), ABOVE, 0.95).endswith("too close to the limit for a practical number of seeds")
+    assert power(of(2.0, 0.5, 3.0), ABOVE, 0.95).endswith("which is not practical: 2 is too close to the limit")
     assert power(of(5.0, 0.1, 0.1), ABOVE, 0.95).endswith("probability if 5 is the true value")
 
 

@@ -8,7 +8,7 @@ from bertsecrets.claims.loading import find_case, find_cases
 from bertsecrets.claims.prospects import Prospect, Prospects, advice
 from bertsecrets.formats import PASSES
 
-LINE = "as published, about 1,300 examples would decide the claim; RTE has 277"
+LINE = "if the model is as published, about 1,300 examples would be needed to decide the claim; RTE has 277"
 
 
 def prospect(decided, *, truth=0.7, interval=(-0.7, 2.1), contradicted=False):
@@ -41,7 +41,7 @@ def of_case(name, recorded):
 
 
 def needs(examples):
-    return f"as published, about {examples} examples would decide the claim; RTE has 277"
+    return f"if the model is as published, about {examples} examples would be needed to decide the claim; RTE has 277"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,8 @@ def needs(examples):
         (
             "G1-rte",
             prospect(0.1, interval=(0.1, 1.3)),
-            "as published, more than 5 seeds would decide the claim; RTE has enough examples",
+            "if the model is as published, more than 5 seeds would be needed to decide the claim; "
+            "RTE has enough examples",
         ),
         ("G1-rte", prospect(0.1, interval=(-1.4, 0.0)), needs("2,900")),
         ("G1-rte", prospect(0.1, truth=0.05), ""),  # no number of examples decides it
@@ -66,7 +67,8 @@ def needs(examples):
         (
             "G1-mnli",
             prospect(0.1),
-            "as published, more than 5 seeds would decide the claim; MNLI-m has enough examples",
+            "if the model is as published, more than 5 seeds would be needed to decide the claim; "
+            "MNLI-m has enough examples",
         ),
     ],
 )

@@ -278,7 +278,7 @@ def test_a_claim_over_all_tasks_requires_those_with_data():
 def test_a_shelf_reports_measurements_that_were_not_saved():
     shelf = Shelf((Measurement("scores", Subject("m", "rte"), 0, {}),))
     assert shelf.missing("scores", "rte") is None
-    assert shelf.missing("scores", "mrpc") == "no measurement scores of mrpc was saved"
+    assert shelf.missing("scores", "mrpc") == "measure scores was not saved for mrpc"
     assert not is_measured(shelf, of_id("D2-all-mean"), "m", [1])
 
 

@@ -168,4 +168,4 @@ def test_an_insignificant_difference_outside_a_stated_tolerance_is_inconclusive(
         for published, tolerance in ((60.0, stated), (62.0, stated), (62.0, None))
     )
     assert (near.outcome, far.outcome, plain.outcome) == ("compatible", "inconclusive", "compatible")
-    assert "not significantly more than the tolerance of 1" in far.reason
+    assert "the difference does not significantly exceed the tolerance of 1" in far.reason

@@ -185,7 +185,11 @@ def test_variants_of_one_id_stand_side_by_side(tmp_path):
             "constant_answer, doubt and doubt_of can be used only with",
         ),
         (GOOD + GOOD, 10, "claim C1 is defined twice"),
-        (GOOD + "  known: [{model: m, task: mrpc, evidence: seen in ten runs}]\n", 2, "on mrpc, which is not among"),
+        (
+            GOOD + "  known: [{model: m, task: mrpc, evidence: seen in ten runs}]\n",
+            2,
+            "on mrpc, but the claim is not about this task",
+        ),
         (GOOD.replace("source: K19", "source: 'K19"), None, "not valid YAML"),
         ("id: C1\n", 1, "expected a list of claims"),
     ],
@@ -252,11 +256,11 @@ def test_a_file_adds_claims_and_outcomes_on_record(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("variant: random|variant: rndom", "line 9: no claim D1-rndom to add outcomes to: "),
-        ("task: rte, evidence|task: sts, evidence", "line 9: a known outcome on sts"),
+        ("variant: random|variant: rndom", "line 9: outcomes are added to an unknown claim D1-rndom: "),
+        ("task: rte, evidence|task: sts, evidence", "line 9: `known` has an outcome on sts"),
         ("known: [|statement: Other.\n  known: [", "line 9: claim D1-random is defined twice"),
         ("id: C50|id: C1", "line 2: claim C1 is defined twice"),
-        ("{rte: {}}|{rte: {band: [0, 1]}}", "line 2: `band` is computed: leave it out"),
+        ("{rte: {}}|{rte: {band: [0, 1]}}", "line 2: `band` is computed and must not be given: remove it"),
     ],
 )
 def test_a_bad_entry_in_a_file_of_ones_own_is_named(tmp_path, monkeypatch, change, message):

@@ -62,7 +62,7 @@ def refused(capsys, *arguments) -> str:
     [
         ("weights", "model.safetensors is damaged"),
         ("layers", "num_hidden_layers"),
-        ("vocabulary", "its tokenizer holds special tokens only"),
+        ("vocabulary", "the tokenizer's vocabulary contains only special tokens"),
         ("rows", "unknown label 'perhaps'"),
     ],
 )

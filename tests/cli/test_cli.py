@@ -149,7 +149,7 @@ def test_doctor_lists_the_measures_that_apply_to_a_model_and_why_others_do_not(c
     }
     out = run(capsys, "doctor", *shared, "--model", save_family("longformer", tmp_path / "longformer"))
     assert "measure scores: supported" in out
-    why = "a token attends only to a window and to a few global tokens"
+    why = "each token attends only to a window and to a few global tokens"
     assert f"measure patterns: not applicable; the attention of Longformer cannot be read: {why}" in out
     assert (
         f"head-ablation: not applicable; heads of LongformerForSequenceClassification cannot be disabled: {why}" in out
@@ -172,7 +172,7 @@ def test_doctor_lists_the_measures_that_apply_to_a_model_and_why_others_do_not(c
         (
             ("--glue", "nowhere", "--store", f"{__file__}/deep"),
             (
-                "GLUE: missing; no GLUE folder at nowhere: give the folder that holds RTE/dev.tsv",
+                "GLUE: missing; no GLUE folder at nowhere: give the folder that contains files such as RTE/dev.tsv",
                 f"store: missing; {__file__} is a file where a folder is needed",
             ),
         ),

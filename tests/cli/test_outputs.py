@@ -57,7 +57,7 @@ def test_a_different_corpus_is_neither_overwritten_nor_reused(capsys, tmp_path):
     assert run(capsys, *call) == first
     assert (tmp_path / "glue" / "RTE" / "dev.tsv").read_bytes() == before
     (tmp_path / "glue" / "made-up-frames.jsonl").write_text("mine")
-    assert "made-up-frames.jsonl contains other sentences: choose a new folder" in told(capsys, *call)
+    assert "made-up-frames.jsonl already contains other sentences: choose another folder" in told(capsys, *call)
     assert (tmp_path / "glue" / "made-up-frames.jsonl").read_text() == "mine"
     assert "at most 1000000" in told(capsys, "corpus", tmp_path / "other", "--train-rows", 100_000_000)
     assert not (tmp_path / "other").exists()

@@ -60,7 +60,7 @@ def test_claims_about_gpt2_are_not_judged_for_other_architectures(capsys, tiny_b
         "--json", tmp_path / "v.json", *rest)  # fmt: skip
     assert [verdict["id"] for verdict in json.loads((tmp_path / "v.json").read_text())["verdicts"]] == ["C2-rte"]
     line = told(capsys, "report", "--model", tiny_bert, "--task", "rte", "--claim", "H2", *rest)
-    assert line == "bertsecrets: H2-rte applies only to gpt2: choose such a model with --model"
+    assert line == "bertsecrets: H2-rte applies only to gpt2 models: choose such a model with --model"
 
 
 def test_expensive_claims_are_judged_only_by_name(capsys, tiny_bert, rest):

@@ -30,7 +30,7 @@ def shelf(tmp_path):
 @pytest.mark.parametrize("options", [[], ["--model", "minilm"], ["--model", "m", "--seeds", 3]])
 def test_saved_models_and_seeds_are_listed_if_others_are_requested(capsys, shelf, options):
     line = told(capsys, "report", "--measurements", shelf, *options)
-    assert f"{shelf}, which has m (seeds 1 2 4): choose from these with" in line
+    assert f"{shelf}, which has m (seeds 1 2 4): choose one of these models" in line
 
 
 @pytest.mark.parametrize(("options", "fine_tuned", "gain"), [([], [1, 2, 4], [1, 2]), (["--seeds", 2], [1, 2], [1, 2])])
@@ -54,7 +54,9 @@ def test_classes_in_another_order_fail_the_run_with_their_reason(capsys, tmp_pat
     run(capsys, *call, "--json", tmp_path / "v.json", code=1)
     (verdict,) = json.loads((tmp_path / "v.json").read_text())["verdicts"]
     assert verdict["verdict"] == "degenerate"
-    expected = "worse than chance: 20.0 % of the predictions are right, but 80.0 % would be if the classes were swapped"
+    expected = (
+        "worse than chance: 20.0 % of the predictions are right, but 80.0 % would be right if the classes were swapped"
+    )
     assert expected in verdict["reason"]
 
 

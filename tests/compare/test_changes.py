@@ -202,7 +202,7 @@ def test_a_worse_verdict_fails_on_request(capsys, tmp_path):
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     run(capsys, "compare", good, bad, "--fail-on", "worse", code=1)
     run(capsys, "compare", bad, good, "--fail-on", "worse", code=0)
-    assert "--fail-on is only for files of verdicts" in told(capsys, "compare", "m", "n", "--fail-on", "worse")
+    assert "--fail-on applies only to files of verdicts" in told(capsys, "compare", "m", "n", "--fail-on", "worse")
 
 
 def test_other_files_are_refused_in_one_line(capsys, tmp_path):

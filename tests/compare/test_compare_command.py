@@ -59,7 +59,7 @@ def test_stored_measurements_are_compared_without_model_or_data(capsys, models, 
     run(capsys, "compare", one, other, code=1)
     run(capsys, "compare", f"{models[0]}@{one}", one)
     assert "no measurements of nobody with these limits" in told(capsys, "compare", f"nobody@{one}", other)
-    assert "name one, as in" in told(capsys, "compare", tmp_path, one)
+    assert "name one of these models, as in" in told(capsys, "compare", tmp_path, one)
 
 
 def test_the_change_of_attention_needs_the_model_that_was_trained(capsys, models, rest):
@@ -76,7 +76,8 @@ def test_different_training_rows_are_refused_before_anything_is_measured(capsys,
         patch.setattr(Session, "measurement", None)
         for other, rows in ((tmp_path / "12", "12"), (models[2], "all rows")):
             line = told(capsys, "compare", tmp_path / "6", other, *HEADS, *rest)
-            assert line.endswith(f"trained on different numbers of rows (6 and {rows}): use the same --train-limit")
+            rows_differ = f"trained on different numbers of rows (6 and {rows})"
+            assert line.endswith(f"{rows_differ}: train both with the same --train-limit")
     capsys.readouterr()
     arguments = ["compare", models[0], tmp_path / "6", *HEADS, *rest]  # nobody knows the rows of the first
     assert command([str(argument) for argument in arguments]) in (0, 1)
@@ -148,7 +149,7 @@ def test_a_pinned_checkpoint_detects_drift_of_others_by_its_errors_over_examples
     assert "no drift: 1 measure exactly equal" in run(capsys, "compare", place, models[0], *rest)
     said = run(capsys, "compare", place, models[1], *rest, code=1)
     assert "special-tokens on RTE has drifted (24 examples, one seed each; se: standard errors over examples):" in said
-    assert "a checkpoint needs the one task" in told(capsys, *arguments)
+    assert "a checkpoint belongs to a single task" in told(capsys, *arguments)
     assert "measured on different examples" in told(capsys, "compare", place, models[0], "--limit", 12, *rest)
 
 

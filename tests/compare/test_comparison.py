@@ -131,7 +131,7 @@ def test_two_checkpoints_are_compared_over_examples_and_by_mcnemar():
     (score,) = comparison.measures[0].differences
     assert float(score.p_drift[0]) == pytest.approx(2 * 0.5**8)  # eight answers became wrong, none became right
     assert comparison.drifted
-    assert "each side is one checkpoint" in drift_findings(comparison).text()
+    assert "each side is a single checkpoint" in drift_findings(comparison).text()
 
 
 def test_mcnemar_counts_only_examples_on_which_the_answers_differ():

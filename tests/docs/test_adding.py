@@ -191,7 +191,7 @@ def test_a_measure_is_one_class_and_with_a_quantity_and_an_entry_it_is_judged(ch
     entropy = np.array(checkout.json("entropy.json")["values"]["entropy"])
     assert entropy.shape == (LAYERS, 4)
     assert 0 < entropy.min() < entropy.max() < np.log2(60)
-    assert "it takes rows" in refused
+    assert "available options: rows" in refused
 
     checkout.add("measures.md", "bertsecrets/claims/quantities/entropy.py")
     checkout.add("measures.md", "expected/E-tokens.yaml")

@@ -238,6 +238,7 @@ def test_a_script_whose_store_has_moved_does_nothing(capsys, shared, tmp_path, s
     ended = done(text, stub)
     assert ended.returncode == 2
     assert (
-        ended.stderr == f"bertsecrets: the store of this plan is not at {store}: create the plan again with --store\n"
+        ended.stderr
+        == f"bertsecrets: the store of this plan was not found at {store}: create the plan again with --store\n"
     )
     assert not (tmp_path / "calls").exists()

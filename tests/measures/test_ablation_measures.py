@@ -78,6 +78,6 @@ def test_bfloat16_is_a_remark_of_every_verdict():
     counted = {"sampled": 2336, "sample_differs": 3, "baseline": 0.6}
     measurement = Measurement("head-ablation", Subject("tiny", "rte"), 277, counted, {})
     assert get_measure("head-ablation").remarks(measurement) == [
-        "heads were disabled in bfloat16: in a sample, 3 of 2336 predictions differ from float32"
+        "heads were disabled in bfloat16: 3 of 2336 sampled predictions differ from those in float32"
     ]
     assert get_measure("head-ablation").remarks(replace(measurement, values={"baseline": 0.6})) == []

@@ -153,7 +153,7 @@ def padded_batch():
 
 
 def test_a_wrong_number_of_layers_is_detected():
-    with pytest.raises(RuntimeError, match="observed attention in 3 of 4 layers"):
+    with pytest.raises(RuntimeError, match="attention weights were returned by 3 of 4 layers"):
         Tap(family("bert"), LAYERS + 1).run(padded_batch(), lambda *_: None)
 
 
@@ -179,7 +179,7 @@ def corrupt(model, layer, change):
     [
         (lambda maps: maps * 1.1, "layer 2: sums of attention rows differ from 1 by up to"),
         (lambda maps: torch.full_like(maps, float("nan")), "the attention of layer 2 is not finite"),
-        (lambda maps: maps[:, :, :-1], r"layer 2 returned no attention weights"),
+        (lambda maps: maps[:, :, :-1], r"layer 2 did not return attention weights"),
     ],
 )
 def test_weights_that_do_not_sum_to_1_are_detected(change, message):

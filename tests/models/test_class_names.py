@@ -59,16 +59,16 @@ def test_names_of_three_classes_may_be_in_label2id_alone(tmp_path):
 
 
 REFUSED = [
-    ({"id2label": {"1": "entailment", "2": "not_entailment"}}, "numbers class 'not_entailment' as 2"),
-    ({"id2label": {"0": "LABEL_1", "1": "LABEL_0"}}, "calls output 0 'LABEL_1'"),
+    ({"id2label": {"1": "entailment", "2": "not_entailment"}}, "gives the class 'not_entailment' the number 2"),
+    ({"id2label": {"0": "LABEL_1", "1": "LABEL_0"}}, "gives output 0 the name 'LABEL_1'"),
     ({"id2label": {"0": None, "1": None}}, "has no name for output 0"),
     ({"id2label": {"0": "entailment"}}, "has no name for output 1"),
-    ({"id2label": {"0": "entailment", "1": "Entails"}}, "calls output 1 'Entails'"),
-    ({"id2label": {"0": "yes", "1": "no"}}, "calls output 0 'yes'"),
-    ({"label2id": {"entailment": True, "not_entailment": False}}, "numbers class 'entailment' as True"),
+    ({"id2label": {"0": "entailment", "1": "Entails"}}, "gives output 1 the name 'Entails'"),
+    ({"id2label": {"0": "yes", "1": "no"}}, "gives output 0 the name 'yes'"),
+    ({"label2id": {"entailment": True, "not_entailment": False}}, "gives the class 'entailment' the number True"),
     (
         SWAPPED[0] | {"label2id": {"entailment": 0, "not_entailment": 1}},
-        "calls output 0 'entailment and not_entailment'",
+        "gives output 0 the name 'entailment and not_entailment'",
     ),
 ]
 

@@ -39,7 +39,7 @@ def test_code_of_a_repository_is_refused_for_a_known_model_type(own_bert, file, 
 @pytest.mark.parametrize("positions", ["relative_key", "relative_key_query", "rotary"])
 def test_positions_that_the_architecture_does_not_have_are_refused(own_bert, positions):
     settings(own_bert, "config.json", position_embedding_type=positions)
-    with pytest.raises(UserError, match=f"position_embedding_type in config.json is '{positions}', which bert of"):
+    with pytest.raises(UserError, match=f"position_embedding_type in config.json is '{positions}', but bert in"):
         open_classifier(ModelRef.in_folder(own_bert), task("rte"), "random")
 
 
@@ -54,7 +54,8 @@ def test_an_unknown_class_is_a_warning(own_bert, name, warned):
     said = [str(warning.message) for warning in caught if warning.category is ModelWarning]
     assert len(said) == warned
     assert all(
-        f"does not know the class {name} in config.json, so the model is opened as bert" in text for text in said
+        f"config.json names the class {name}, which transformers does not know, so the model is opened as bert" in text
+        for text in said
     )
 
 
@@ -62,7 +63,7 @@ def test_pruned_heads_and_a_lost_number_of_classes_are_named(own_bert, tmp_path)
     other = save_bert(tmp_path / "three", num_labels=3)
     settings(other, "config.json", id2label=None, label2id=None)
     with pytest.raises(
-        UserError, match=r"classifier.bias has the shape \(3,\), but config.json says 2 outputs: correct"
+        UserError, match=r"classifier.bias has the shape \(3,\), but config.json requires 2 outputs: correct"
     ):
         open_checkpoint(other, task("rte"))
     settings(own_bert, "config.json", pruned_heads={"0": [1]})
@@ -124,5 +125,5 @@ def test_an_unknown_activation_function_is_refused(tmp_path, file, name):
     if not name:
         open_checkpoint(folder, task("stsb"))
         return
-    with pytest.raises(UserError, match=f"needs code from its repository, .* its activation function is {name}"):
+    with pytest.raises(UserError, match=f"needs code from its repository, .* for its activation function {name}"):
         open_checkpoint(folder, task("stsb"))

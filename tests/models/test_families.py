@@ -35,8 +35,8 @@ WITHOUT_MAPS = {
 }
 WITHOUT_ANSWERS = {
     "xlnet": "classifies from the last token",
-    "fnet": "the padding behind them",
-    "convbert": "padding behind them",
+    "fnet": "the padding after them",
+    "convbert": "padding after them",
 }
 WITH_MAPS = [family for family in FAMILIES if family not in {**WITHOUT_MAPS, **WITHOUT_ANSWERS}]
 THROUGH_THE_INTERFACE = {"modernbert", "eurobert", "nomic_bert", "gpt2", "llama", "qwen2"}  # causal, windowed, fused

@@ -116,11 +116,11 @@ def test_training_from_sep_differs_from_training_from_cls(tiny_bert, tiny_glue, 
 
 
 def test_models_that_cannot_read_sep_are_refused(tiny_bert, tmp_path):
-    with pytest.raises(UserError, match="its inputs do not end with it"):
+    with pytest.raises(UserError, match="its inputs do not end with .SEP."):
         open_classifier(locate(str(save_family("gpt2", tmp_path / "gpt2"))), task("rte"), "from-sep")
     blind = open_classifier(locate(str(tiny_bert)), task("rte"))
     torch.nn.init.zeros_(blind.model.classifier.weight)
-    with pytest.raises(UserError, match="it does not read the first token"):
+    with pytest.raises(UserError, match="its classifier does not read the first token"):
         read_last_token(blind.model, blind.tokenizer)
 
 

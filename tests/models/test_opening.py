@@ -67,7 +67,7 @@ def test_a_bare_encoder_is_refused_as_a_checkpoint(own_bert):
     save_file(
         {k: v for k, v in tensors.items() if "classifier" not in k}, own_bert / "model.safetensors", {"format": "pt"}
     )
-    with pytest.raises(UserError, match=r"without a trained classifier \(classifier\.bias .*: give it as the option"):
+    with pytest.raises(UserError, match=r"without a trained classifier \(classifier\.bias .*: use the option `model`"):
         open_checkpoint(own_bert, task("rte"))
 
 
@@ -81,7 +81,7 @@ def test_a_saved_classifier_is_replaced_by_a_new_one(own_bert):
 def test_weights_of_other_shapes_are_refused(own_bert):
     config = json.loads((own_bert / "config.json").read_text())
     (own_bert / "config.json").write_text(json.dumps(config | {"intermediate_size": 64}))
-    with pytest.raises(UserError, match=r"intermediate.dense.bias .* or its shape is wrong") as error:
+    with pytest.raises(UserError, match=r"intermediate.dense.bias .* has the wrong shape") as error:
         open_classifier(locate(str(own_bert)), task("rte"))
     one_line(error)
 
@@ -189,7 +189,7 @@ def test_weights_of_more_layers_than_the_config_says_are_refused(tiny_bert, tmp_
     }
     (folder / "config.json").write_text(json.dumps(cut | {layers: 2}))
     for opened in openers(folder)[::2]:
-        with pytest.raises(UserError, match="config.json says 2 layers, but the weights hold 3") as error:
+        with pytest.raises(UserError, match="has 2 layers according to config.json, but weights for 3 layers") as error:
             opened()
         one_line(error)
 
@@ -260,12 +260,12 @@ def test_running_out_of_memory_while_opening_is_one_line(own_bert, monkeypatch, 
 
 
 def test_a_tokenizer_of_special_tokens_only_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"holds special tokens only, so every word would be \[UNK\]: save"):
+    with pytest.raises(UserError, match=r"contains only special tokens, so every word would be encoded as \[UNK\]"):
         open_tokenizer(locate(str(save_bert(tmp_path, words=SPECIAL))))
 
 
 def test_more_segments_than_the_model_embeds_are_refused(tmp_path):
-    with pytest.raises(UserError, match="segments of a pair 0 to 1, but type_vocab_size in config.json is 1: remove"):
+    with pytest.raises(UserError, match="of a pair from 0 to 1, but type_vocab_size in config.json is only 1: remove"):
         open_classifier(locate(str(save_bert(tmp_path, type_vocab_size=1))), task("rte"))
 
 

@@ -175,11 +175,11 @@ def test_a_damaged_state_is_ignored_with_a_line(begun, whole, tiny_bert, tiny_gl
         (tmp_path / "damaged" / state.name / name).write_bytes(data)
         assert newest(tmp_path / "damaged") is None
         [line] = capsys.readouterr().err.splitlines()
-        assert "ignoring damaged training state" in line
+        assert "ignoring the damaged training state" in line
         assert not list((tmp_path / "damaged").iterdir())
     (state / "weights.safetensors").write_bytes(b"")
     run(tiny_bert, tiny_glue, tmp_path / "again", begun, monkeypatch)
-    assert "ignoring damaged training state" in capsys.readouterr().err
+    assert "ignoring the damaged training state" in capsys.readouterr().err
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == whole
 
 
@@ -206,7 +206,7 @@ def test_the_state_of_another_training_is_ignored(begun, tmp_path, capsys):
 
 def test_a_state_with_other_shapes_is_ignored(begun, tiny_bert, tiny_glue, tmp_path, monkeypatch, capsys):
     run(tiny_bert, tiny_glue, tmp_path / "frozen", begun, monkeypatch, initialisation="frozen")
-    assert "other weights" in capsys.readouterr().err
+    assert "different weights" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,9 @@ def test_a_diverged_training_names_step_and_rate_and_leaves_no_state(tiny_bert, 
             next(iter(self.weights.values())).data.fill_(float("nan"))
 
     monkeypatch.setattr(module.Training, "take_step", corrupt)
-    with pytest.raises(UserError, match=r"diverged at step 8 of 15 \(loss nan\) at learning rate 0.000\d+: lower fine"):
+    with pytest.raises(
+        UserError, match=r"diverged at step 8 of 15 \(loss nan\) at learning rate 0.000\d+: reduce fine"
+    ):
         run(tiny_bert, tiny_glue, tmp_path / "x", tmp_path / "states", monkeypatch)
     assert not (tmp_path / "states").exists()
     assert not list((tmp_path / "x").iterdir())

@@ -40,7 +40,7 @@ def save_pieces(folder):
     made.save(str(folder / "tokenizer.json"))
 
 
-@pytest.mark.filterwarnings("ignore:.*but tokenizer.json gives")  # ALBERT's and RemBERT's lower-case by themselves
+@pytest.mark.filterwarnings("ignore:.*but tokenizer.json splits it")  # ALBERT's and RemBERT's lower-case by themselves
 @pytest.mark.parametrize(
     ("family", "name"),
     [
@@ -180,7 +180,7 @@ def test_a_checkpoint_without_a_tokenizer_has_the_vocabulary_of_its_base(own_ber
         model.save_pretrained(own_bert)
         if size == 160:
             open_checkpoint(own_bert, task("rte"), base)
-    with pytest.raises(UserError, match="embeds 1000 tokens, but the tokenizer of .* has 147: save the model with"):
+    with pytest.raises(UserError, match="has embeddings for 1000 tokens, but the tokenizer of .* has 147 tokens: save"):
         open_checkpoint(own_bert, task("rte"), base)
 
 
@@ -191,7 +191,7 @@ def test_a_token_that_the_model_does_not_embed_is_refused(own_bert):
     tokenizer.save_pretrained(own_bert)
     for opened in openers(own_bert):
         with pytest.raises(
-            UserError, match=f"embeds {size} tokens, but the vocabulary of its tokenizer has {size + 1}"
+            UserError, match=f"has embeddings for {size} tokens, but the vocabulary of its tokenizer has {size + 1}"
         ):
             opened()
 

@@ -161,7 +161,7 @@ def test_too_little_memory_for_training_is_refused_before_the_first_step(tiny_be
     monkeypatch.setattr(memory, "available_bytes", lambda: free)
     train(tiny_bert, split.head(6), tmp_path / "fits")
     monkeypatch.setattr(memory, "available_bytes", lambda: 1_000_000)  # enough for opening the model
-    with pytest.raises(UserError, match=r"^fine-tuning needs about [\d.]+ MB of memory, but only 1 MB is free: lower"):
+    with pytest.raises(UserError, match=r"^fine-tuning needs about [\d.]+ MB of memory, but only 1 MB is free: reduce"):
         train(tiny_bert, split, tmp_path / "x", batch_size=64)
     assert not list((tmp_path / "x").iterdir())
 
@@ -193,6 +193,6 @@ def test_a_training_that_diverges_is_refused(tiny_bert, tiny_glue, tmp_path):
     assert all(math.isfinite(loss) for loss in facts["loss"])
     with pytest.raises(UserError, match=r"diverged at step \d+ of 22 \(\w.*\) at learning rate .*\(1e\+30\)"):
         train(tiny_bert, split, tmp_path / "y", learning_rate=1e30)
-    with pytest.raises(UserError, match=r"lower finetune\.frozen_learning_rate \(1e\+38\)"):
+    with pytest.raises(UserError, match=r"reduce finetune\.frozen_learning_rate \(1e\+38\)"):
         train(tiny_bert, split, tmp_path / "z", initialisation="frozen", frozen_learning_rate=1e38)
     assert not list((tmp_path / "y").iterdir())

@@ -70,7 +70,7 @@ def test_a_weight_in_any_module_of_an_encoder_is_refused(folders, family, tmp_pa
         ways.append(open_bare)
     for opened in ways:
         count = r"\d+" if opened is open_bare else len(modules)  # some encoders have no pooler without a classifier
-        with pytest.raises(UserError, match=rf"unheard_of \(tensors affected: {count}\), so the files belong"):
+        with pytest.raises(UserError, match=rf"unheard_of \(tensors affected: {count}\)\. The files belong"):
             opened(folder)
 
 

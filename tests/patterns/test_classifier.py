@@ -101,7 +101,7 @@ def of_rows(rows):
     ],
 )
 def test_a_report_without_head_labels_or_probabilities_is_refused(rows):
-    with pytest.raises(UserError, match="with missing or bad head, labels or probabilities"):
+    with pytest.raises(UserError, match="whose head, labels or probabilities are missing or invalid"):
         held_out_errors(of_rows(rows), "special")
 
 

@@ -64,11 +64,11 @@ def test_records_and_single_measurements_in_a_folder_are_read_together(tmp_path)
     assert saved.run_of(None).cases == ["D1-rte-untrained", "D2-rte"]
     assert saved.run_of("x") is None
     write_record(tmp_path / "c", RUN.model_copy(update={"model": "n"}), [scores(1, "n")])
-    with pytest.raises(UserError, match=r"the records contain several models \(m, n\): name one of them"):
+    with pytest.raises(UserError, match=r"the recorded runs used several models \(m, n\): specify the model"):
         SavedFolder.read(tmp_path).run_of(None)
     assert SavedFolder.read(tmp_path).run_of("n").model == "n"
     write_record(tmp_path / "c", RUN.model_copy(update={"seeds": 5}), [scores(1)])
-    with pytest.raises(UserError, match=r'runs have different seeds \("auto", 5\): name the seeds to judge'):
+    with pytest.raises(UserError, match=r'runs have different seeds \("auto", 5\): specify the seeds to judge'):
         SavedFolder.read(tmp_path).run_of("m")
     assert SavedFolder.read(tmp_path).run_of("m", 3) is not None
     write_record(tmp_path / "d", RUN, [scores(1, x=np.arange(9))])

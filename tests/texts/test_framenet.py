@@ -119,7 +119,7 @@ def test_a_folder_as_nltk_unpacks_it_is_the_same(corpus, tmp_path):
         ("frame/Humming.xml", "<lexUnit/>", "Humming.xml is damaged"),
         ("frame/Humming.xml", FRAME.replace("<FE ", "<a>" * 100_000 + "<FE ", 1), "Humming.xml is damaged"),
         ("lu/lu10.xml", unit(GOOD.replace("Ann &amp; Bo were softly humming .", "")), "a sentence without words"),
-        ("lu/lu10.xml", unit(GOOD.replace("text>", "texts>")), "without <text>"),
+        ("lu/lu10.xml", unit(GOOD.replace("text>", "texts>")), "no <text>"),
         ("lu/lu10.xml", unit(GOOD.replace('end="27"', 'end="2700"')), "a label at characters 21 to 2700"),
     ],
     ids=lambda text: text[:20],
@@ -134,7 +134,7 @@ def test_an_invalid_framenet_states_the_expected_format(tmp_path, corpus):
     with pytest.raises(UserError, match="framenet_v17"):
         open_frames(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match='holds "lu" and "frame"'):
+    with pytest.raises(UserError, match='holds the folders "lu" and "frame"'):
         open_frames(tmp_path / "empty")
     write(tmp_path / "fn.tar.xz", "an archive")
     with pytest.raises(UserError, match="fn.tar.xz is neither a JSONL file nor a folder: .* unpack it"):
@@ -198,18 +198,18 @@ def test_json_lines_are_read_with_spans(tmp_path):
         ("{", "line 2: not valid JSON"),
         ("\udcff", "line 2: not UTF-8"),
         ("[" * 100_000, "line 2: not valid JSON"),
-        ("[1]", "line 2: a JSON list"),
+        ("[1]", "line 2: found a JSON list"),
         ('{"sentence": "a b", "target": "a"}', "line 2: an entry is missing"),
         ('{"sentence": "a b", "target": 3, "core_elements": ["b"]}', "line 2: an entry is missing"),
         ('{"sentence": "a b", "target": "c", "core_elements": ["b"]}', "line 2: target 'c' is not in"),
         ('{"sentence": "a b", "target": "a", "core_elements": ["b", "d"]}', "line 2: core element 'd' is not in"),
         (
             json.dumps({"sentence": "b" * 200_000 + " a", "target": "a", "core_elements": ["a"]}),
-            "a sentence of 200002 characters with 1 core elements: give at most",
+            "a sentence has 200002 characters and 1 core elements, but at most",
         ),
         (
             json.dumps({"sentence": "a b", "target": "a", "core_elements": ["b"] * 10_000}),
-            "with 10000 core elements: give at most",
+            "and 10000 core elements, but at most",
         ),
     ],
     ids=lambda text: text[:20],

@@ -72,21 +72,21 @@ def test_classes_of_a_dataset_keep_their_order():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"dev": FRAME.assign(a=["x", None, "z", "w"])}, "^task complaints, dev, row 2: column 'a' has no value: fill"),
+        ({"dev": FRAME.assign(a=["x", None, "z", "w"])}, "^task complaints, dev, row 2: column 'a' has no value: add"),
         ({"dev": FRAME.assign(y=[1, 0, np.nan, 1])}, "^task complaints, dev, row 3: column 'y' has no value"),
         ({"dev": FRAME.assign(y=["no", "yes", pd.NA, "no"])}, "^task complaints, dev, row 3: column 'y' has no value"),
         ({"dev": FRAME.assign(b=["x", 3, "z", "w"])}, "^task complaints, dev, row 2: column 'b' must hold text, not 3"),
         ({"train": FRAME[:1], "labels": ["no", "x"]}, "dev, row 2: unknown label 'yes': expected one of no, x"),
         ({"train": FRAME.assign(y=["no", "x"] * 2)}, "^task complaints, dev, row 2: unknown label 'yes'"),
-        ({"metric": "pearson"}, "^task complaints, dev, row 1: 'no' is not a score: pearson needs numbers"),
+        ({"metric": "pearson"}, "^task complaints, dev, row 1: 'no' is not a score: pearson needs numeric labels"),
         (
             {"dev": FRAME.assign(y=[1, 0.5, 2, 1])},
-            "^task complaints: the labels are scores such as 0.5: use the metric",
+            "^task complaints: labels such as 0.5 are scores, which need the metric",
         ),
-        ({"dev": FRAME.assign(y="no")}, "^task complaints has the labels no: it needs two or more different ones"),
+        ({"dev": FRAME.assign(y="no")}, "^task complaints has the labels no: it needs at least two different labels"),
         ({"dev": FRAME.assign(y=list("abca")), "metric": "f1"}, "has 3 classes, but the metric f1 needs two"),
-        ({"texts": "text"}, "^task complaints, dev: no column 'text' among"),
-        ({"texts": ("a", "b", "y")}, "^task complaints has 3 columns of texts: name one or two"),
+        ({"texts": "text"}, "^task complaints, dev has no column 'text': its columns are"),
+        ({"texts": ("a", "b", "y")}, "^task complaints has 3 columns of texts, but must have one or two"),
         ({"dev": pd.concat([FRAME, FRAME["a"]], axis=1)}, "several columns 'a'"),
         ({"dev": FRAME[:0]}, "^task complaints, dev has no rows"),
         ({"dev": 3}, "^task complaints, dev must be a DataFrame, a Dataset or the path of a CSV or TSV file, not 3"),
@@ -112,10 +112,10 @@ def test_a_fault_is_one_line_that_names_its_row(given, message):
     [
         ("a,b,y\nx,y,no\nx,,yes\n", "line 3: column 'b' has no value"),
         ('a,b,y\n"x\ny",z,no\nx,y,\n', "line 4: column 'y' has no value"),
-        ("a,b,y\nx,y,no,z\n", "line 2: 4 fields where the header has 3"),
+        ("a,b,y\nx,y,no,z\n", "line 2 has 4 fields, but the header has 3"),
         ('a,b,y\nx,"y,no\n', "is a closing quotation mark missing"),
         ("a,a,y\nx,y,no\n", "line 1: two columns have the same name"),
-        ("", "rows.csv is empty: its first line must name the columns"),
+        ("", "rows.csv is empty: its first line must contain the names of the columns"),
         ("\na,b,y\n", "rows.csv begins with an empty line"),
         ("a,b,y\n", r"rows.csv\) has no rows"),
     ],
@@ -147,7 +147,7 @@ def test_a_task_file_gives_the_same_task(tmp_path):
         ("", "task.yaml has no field"),
         ("- name", "task.yaml has no field"),
         (TASK_FILE.replace("label: y", "label: [y]"), "task.yaml: label must be text, not a list of 'y'$"),
-        (TASK_FILE.replace("dev.csv", "empty.csv"), "empty.csv is empty: its first line must name the columns$"),
+        (TASK_FILE.replace("dev.csv", "empty.csv"), "empty.csv is empty: its first line must contain the names"),
     ],
 )
 def test_a_fault_of_a_task_file_is_one_line(tmp_path, text, message):
@@ -190,7 +190,7 @@ def test_names_of_classes_in_a_checkpoint_match_whatever_their_spelling():
 def test_glue_tasks_are_identified_by_their_names_alone():
     assert [each.identity for each in GLUE_TASKS] == [*TASKS][: len(GLUE_TASKS)]
     with pytest.raises(
-        bs.UserError, match="^unknown task 'complaints': known: mrpc, .* .a task of your own needs its data."
+        bs.UserError, match="^unknown task 'complaints': known: mrpc, .* .for a task of your own, give its data."
     ):
         TASKS["complaints"]
 
@@ -208,5 +208,5 @@ def test_the_order_of_many_classes_is_checked_at_once():
     assert order_problem(many, target, target) is None
     problem = order_problem(many, (target + 1) % 12, target)
     assert problem is not None
-    expected = "worse than chance: 0.0 % of the predictions are right, but 100.0 % would be if the classes 0, 1,"
+    expected = "worse than chance: 0.0 % of the predictions are right, but 100.0 % would be right if the classes 0, 1,"
     assert problem.startswith(expected)

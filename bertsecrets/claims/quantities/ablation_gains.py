@@ -35,8 +35,8 @@ HEAD_ABLATIONS_BY_TASK = Need("head-ablation", tasks=SEVEN_TASKS, least=2)
 def _cross_fitted(ablation: Measurement, sign: int, *notes: str) -> Estimand:
     """Return the cross-fitted gain of the set of heads with the largest or the smallest gain.
 
-    On each half of the examples, the set is selected by its mean gain across seeds, and evaluated on the other half.
-    The result is the mean of the two gains, weighted by the sizes of the halves.
+    The set is selected by its mean gain across seeds on one half of the examples, and its gain is measured on the other
+    half. The halves are then swapped. The result is the mean of the two gains, weighted by the sizes of the halves.
 
     Args:
         sign: 1 to select the largest gain, -1 for the smallest.
@@ -70,8 +70,8 @@ def best_head(ablation: Measurement) -> Estimand:
     """Return the gain of the best head (K19 figure 8), selected on one half of the examples and tested on the other.
 
     Without the split, the best of many heads would have a positive gain by chance. The notes give the naive gain, for
-    which the head is selected and tested on all examples. They also give the 95% quantile of the naive gain under the
-    null hypothesis (`largest_by_luck`).
+    which the head is selected and tested on all examples, and the 95% quantile of the naive gain under the null
+    hypothesis (`largest_by_luck`).
     """
     naive = all_gains(ablation)
     best = f"naive best {naive.max():+.2f} ({_name(ablation, int(naive.argmax()))})"
@@ -112,8 +112,8 @@ def _in_sample(ablation: Measurement, sign: int, **more: Any) -> Estimand:
 def largest_by_luck(ablation: Measurement, draws: int = NULL_DRAWS) -> Float[np.ndarray, " draws"]:
     """Return draws of the largest gain of any set of heads, under the null hypothesis that ablation has no effect.
 
-    Each draw swaps the baseline and ablated predictions of every example, or cluster of examples, with probability 0.5.
-    A swap applies to all sets of heads, which preserves the dependence between the sets.
+    Each draw swaps the baseline and ablated predictions of an example with probability 0.5. The examples of a cluster
+    are swapped together. In a draw, all sets of heads have the same swaps, which preserves the dependence between sets.
     """
     clusters = clusters_of(ablation)
     block, _ = gains_of(ablation)
@@ -172,7 +172,7 @@ def without_effect(ablation: Measurement) -> Estimand:
     """Return the percentage of heads that can be disabled without changing the score by a tenth of a point.
 
     The percentage depends on the number of examples. With few examples, one changed answer changes the score by more
-    than a tenth of a point. A head then counts only if it changes no answer or if its changes cancel out.
+    than a tenth of a point. A head is then counted only if it changes no answer, or if the changed answers cancel out.
     """
     block, gains = gains_of(ablation)
     share = lambda mean: 100 * (abs(gains(mean)) < EFFECT_POINTS).mean(-1)  # noqa: E731
@@ -188,7 +188,7 @@ def without_changed_answers(ablation: Measurement) -> Estimand:
     heads that change no answer.
     """
     if TASKS[ablation.subject.task].regression:
-        raise NotApplicableError("the answers are numbers, and disabling any head changes them a little")
+        raise NotApplicableError("the answers are numbers, which change slightly when any head is disabled")
     changed = (ablation.sample("predicted") != ablation.sample("baseline_predicted")).astype(np.float64).T
     note = f"a head changes {changed.sum(0).mean():.1f} of {len(changed)} answers on average"
     limited = "heads that change no answer can be counted only on the whole validation set"
@@ -212,7 +212,7 @@ def best_layer(ablation: Measurement) -> Estimand:
 
 @quantity("named-heads-gain", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
-    """Return the smallest gain from disabling one of the named heads (layer, head), counted from 1."""
+    """Return the smallest gain of the named heads, each disabled alone. Heads are (layer, head), counted from 1."""
     sets = [place(ablation, layer, head, "score") for layer, head in heads]
     block, gains = gains_of(ablation, sets)
     by_set = zip(sets, gains(block.mean(0)), strict=True)
@@ -248,13 +248,13 @@ def _of_kinds(measure: str) -> dict[str, Need]:
 def _side_by_side(
     blocks: Sequence[Block],
 ) -> tuple[Float[np.ndarray, "examples all"], Callable[[np.ndarray], list[np.ndarray]]]:
-    """Return blocks of the same examples as one block, and a function that splits its column means again."""
+    """Join blocks of the same examples. Return the joined block, and a function that splits its means by block."""
     ends = np.cumsum([block.shape[1] for block in blocks])[:-1]
     return np.hstack(blocks), lambda mean: np.split(mean, ends, axis=-1)
 
 
 def _over_kinds(name: str, need: Need, read: Callable[[Measurement], Estimand], extreme: Extreme) -> None:
-    """Register a quantity that is the smallest or largest value of the quantity `name` over the kinds of ablation.
+    """Register a quantity: the smallest or largest value that the quantity `name` has for any kind of ablation.
 
     All kinds of ablation are measured on the same examples.
     """
@@ -274,7 +274,7 @@ def _over_kinds(name: str, need: Need, read: Callable[[Measurement], Estimand], 
         return ColumnSelection.joined([read(ablation) for ablation in (uniform, zero, mean, resampled)], joined)
 
     size = "smallest" if extreme == "least" else "largest"
-    over_kinds.__doc__ = f"Return the {size} value of `{name}` over the kinds of ablation."
+    over_kinds.__doc__ = f"Return the {size} value of `{name}` for any kind of ablation."
     needs = _of_kinds(need.measure)
     quantity(f"{name}-of-kinds", unit="points", within=ANY_VALUE, inherits=False, **needs)(over_kinds)
 
@@ -289,11 +289,11 @@ _over_kinds("first-layer-gain", LAYER_ABLATION, first_layer, "least")
 def shared_harm_of_kinds(
     uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement
 ) -> Estimand:
-    """Return how far down the top heads by one kind of ablation rank by another kind, in percent of all heads.
+    """Return the mean rank, by one kind of ablation, of the heads that are most important by another kind.
 
-    The rank of a head is the percentage of heads that are more important. Uniform ablation is compared with each other
-    kind, and ranks are averaged over the top heads of both kinds. The largest of these averages is returned. Chance
-    gives 50. Each resample selects the top heads again.
+    The rank of a head is the percentage of heads that are more important. Uniform ablation is compared with every other
+    kind. The top heads by one kind are ranked by the other, and vice versa, and all of these ranks are averaged. The
+    largest average is returned. By chance, it would be 50. Each resample selects the top heads again.
     """
     kinds = (uniform, zero, mean, resampled)
     _check_heads(uniform)
@@ -347,7 +347,7 @@ def _ranks(
 
 @quantity("named-heads-harm-rank", unit="percent", inherits=False, within=(0, 100), ablations=STSB_AND_RTE)
 def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEADS) -> Estimand:
-    """Return the percentage of heads more important than a named head: the maximum over named heads and tasks."""
+    """Return the worst rank of any named head on any task, as the percentage of heads that are more important."""
     blocks, gains = zip(*(gains_of(ablation) for ablation in ablations), strict=True)
     sets = np.array([place(ablations[0], layer, head, "score") for layer, head in heads])
 
@@ -361,10 +361,11 @@ def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEA
 
 @quantity("shared-harm-rank", unit="percent", inherits=False, within=(0, 100), ablations=STSB_AND_RTE)
 def shared_harm(ablations: tuple[Measurement, ...]) -> Estimand:
-    """Return how far down the top heads of one task rank on the other task, in percent of all heads.
+    """Return the mean rank, on one task, of the heads that are most important on the other task.
 
-    The rank of a head is the percentage of heads that are more important. Ranks are averaged over the top heads of both
-    tasks. Chance gives 50. Each resample selects the top heads again.
+    The rank of a head is the percentage of heads that are more important. The top heads of each task are ranked on the
+    other task, and all of these ranks are averaged. By chance, the average would be 50. Each resample selects the top
+    heads again.
     """
     _check_heads(ablations[0])
     blocks, gains = zip(*(gains_of(ablation) for ablation in ablations), strict=True)
@@ -381,7 +382,7 @@ def _check_heads(ablation: Measurement) -> None:
 
 
 def _shared_rank(on_first: np.ndarray, on_second: np.ndarray) -> Number:
-    """Return how far down each side's top heads rank on the other side, as a mean percentage of all heads."""
+    """Rank the top heads of each side by the gains of the other side, and return the mean of these ranks."""
     first, second = (on.argsort(-1, kind="stable")[..., :TOP_HEADS] for on in (on_first, on_second))
     return (_ranks(on_first, second).mean(-1) + _ranks(on_second, first).mean(-1)) / 2
 
@@ -407,9 +408,9 @@ def figure_8(ablation: Measurement) -> Estimand:
 def figure_9(ablation: Measurement) -> Estimand:
     """Return the correlation of gains with K19's figure 9, minus the highest reference correlation.
 
-    Figure 9 has one score per layer, so the null distribution shuffles layers. The gains of layers vary so much between
-    seeds that this noise does not average out over twelve layers. Gains are therefore averaged across seeds before they
-    are correlated.
+    Figure 9 has one score per layer, so layers are shuffled to obtain the null distribution. The gains vary so much
+    between seeds that twelve layers are too few for the noise to average out. Gains are therefore averaged across seeds
+    before they are correlated with the figure.
     """
     block, gains = gains_of(ablation)
     return likeness(ablation, block, panels("fig9_layer"), to_map=gains, average=True)

@@ -43,7 +43,7 @@ def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
 
 
 def _of_paper(frames: Measurement) -> bool:
-    """Return whether the sentences are the paper's own. If so, the same model must give the same rounded figures."""
+    """Return whether the sentences are the paper's own. If so, the paper's model must reproduce the paper's figures."""
     return frames.values.get("sentences") == FRAME_DIGEST
 
 
@@ -66,7 +66,7 @@ def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estim
     """
     block = flat(frames, PAIRING_SAMPLES[pairing])
     if block.shape[1] < rank:
-        raise NotApplicableError(f"the model has {block.shape[1]} heads, so there is no head of rank {rank}")
+        raise NotApplicableError(f"the model has {block.shape[1]} heads, so it has no head of rank {rank}")
     note = f"the best heads are {best_heads(frames, PAIRING_SAMPLES[pairing])}"
     of_rank = lambda mean: np.sort(mean, axis=-1)[..., -rank]  # noqa: E731
     return Estimand.from_block(block, of_rank, note, sampled=not _of_paper(frames))
@@ -88,7 +88,7 @@ def gap_in_spread(frames: Measurement) -> Estimand:
     """Return the gap between the second and third largest weight, in standard deviations of weights below the gap."""
     block = flat(frames, ALL_PAIRS_SAMPLE)
     if block.shape[1] < 4:
-        raise NotApplicableError(f"the model has only {block.shape[1]} heads: too few for some to stand out")
+        raise NotApplicableError(f"the model has only {block.shape[1]} heads, too few for two of them to stand out")
 
     def gap(mean: np.ndarray) -> Number:
         weights = np.sort(mean, axis=-1)[..., ::-1]
@@ -104,9 +104,9 @@ def figure_3(frames: Measurement, ranks: bool = False) -> Estimand:
     """Return the correlation between K19's figure 3 and a map that is computed with the token pairs of K19's code.
 
     The model and the sentences are the same as in the figure, so nothing is resampled. Other sentences, or resamples of
-    these sentences, would add noise, which lowers the correlation.
+    these sentences, would add noise and so lower the correlation.
     """
-    others = f"chance alone makes a map of {frames.examples} other sentences less similar to figure 3"
+    others = f"by chance alone, a map of {frames.examples} other sentences would be less similar to figure 3"
     unmet = f"the sentences are not the paper's {FRAME_SENTENCES}: {others}"
     figure = np.array(published_figures()["fig3_frame_notebook"]).ravel()
     block = flat(frames, PAIRING_SAMPLES["zip"])

@@ -1,4 +1,4 @@
-"""Notations of heads (numbers, place and text), and the heads with the largest values in a measurement.
+"""Functions that convert heads between numbers, places and text, or find the heads with the largest values.
 
 A head is written as (layer, head), both counted from 1 as in K19. The place of a head is its index, from 0, in the
 flattened array of all heads.
@@ -10,12 +10,12 @@ from bertsecrets.types import Measurement
 
 
 def place(measurement: Measurement, layer: int, head: int, name: str) -> int:
-    """Return the place of a head in the array [layer, head] that the measurement stores as the value `name`."""
+    """Return the place of a head in the measurement's value `name`, which is an array [layer, head]."""
     return int(np.ravel_multi_index((layer - 1, head - 1), np.shape(measurement.value(name))))
 
 
 def name_of(measurement: Measurement, place: int, name: str) -> str:
-    """Return the head at this place as text. If the value `name` has one entry per layer, return the layer."""
+    """Return the layer and head at this place as text, or only the layer if the value `name` has no axis of heads."""
     layer, *head = np.unravel_index(place, np.shape(measurement.value(name)))
     return f"layer {int(layer) + 1}" + (f" head {int(head[0]) + 1}" if head else "")
 

@@ -1,7 +1,7 @@
 """Similarity of measured maps to published figures. The figures' values were extracted from their pixels.
 
-Most of the variation in a panel comes from the encoder. A panel therefore also correlates with the panels of other
-tasks, and with maps that share only its trend over layers. These correlations are used as references.
+Most of the variation in a panel comes from the encoder. A panel therefore correlates even with the panels of other
+tasks and with maps in which the heads of each layer are shuffled. These correlations are used as references.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,8 @@ WITHIN_ROWS_CEILING_SHARE = 0.9  # required fraction of the correlation between 
 def panels(name: str, features: Sequence[str] = ()) -> dict[str, Float[np.ndarray, "rows heads"]]:
     """Return the panels of a figure, keyed by the name of the task's folder.
 
-    Rows are layers, or features in figure 7. Figure 9 has one number per layer and is returned as a single row.
+    Each row of a panel is a layer or, in figure 7, a feature. Figure 9 has only one number per layer, so its panels
+    have a single row with all layers.
     """
     return {
         folder: np.array([panel[feature] for feature in features] if features else panel, dtype=np.float64, ndmin=2)
@@ -38,14 +39,14 @@ def panels(name: str, features: Sequence[str] = ()) -> dict[str, Float[np.ndarra
 def correlations(
     means: Float[np.ndarray, "*any k"], figures: Float[np.ndarray, "figures k"], ranks: bool = False
 ) -> Float[np.ndarray, "*any figures"]:
-    """Return Pearson's (with `ranks`, Spearman's) correlation of each row with each figure; NaN for a constant row."""
+    """Return each row's correlation with each figure: Pearson's, or Spearman's with `ranks`. Constant rows give NaN."""
     off, centred = _centred(means, ranks), _centred(figures, ranks)
     spread = np.linalg.norm(off, axis=-1)[..., None] * np.linalg.norm(centred, axis=-1)
     return np.divide(off @ centred.T, spread, out=np.full(spread.shape, np.nan), where=spread > 0)
 
 
 def correlation(means: Float[np.ndarray, "*any k"], figure: Float[np.ndarray, " k"], ranks: bool = False) -> Number:
-    """Return Pearson's (with `ranks`, Spearman's) correlation of each row with a figure; NaN for a constant row.
+    """Return each row's correlation with a figure: Pearson's, or Spearman's with `ranks`. Constant rows give NaN.
 
     >>> float(correlation(np.array([1.0, 2.0, 4.0]), np.array([10.0, 20.0, 40.0])).round(3))
     1.0
@@ -66,8 +67,8 @@ def shuffled_correlations(
 ) -> tuple[Float[np.ndarray, "*any"], Float[np.ndarray, "*any"]]:
     """Return the mean and standard deviation of the correlation with a figure when heads are shuffled within rows.
 
-    Both values are exact. Shuffling preserves row means. If n centred numbers are multiplied by n shuffled centred
-    numbers, the variance of the sum is the product of both sums of squares, divided by n - 1.
+    Both values are exact. Shuffling preserves row means. Let A and B be the sums of squares of two lists of n numbers
+    with mean 0. If one list is shuffled, the sum of the products of both lists has the variance A * B / (n - 1).
     """
     rows, heads = figure.shape
     off, centred = _centred(means), _centred(figure.ravel()).reshape(rows, heads)
@@ -86,8 +87,8 @@ def shuffled_correlations(
 def reach_of_shuffles(map: Float[np.ndarray, " k"], figure: Float[np.ndarray, "rows heads"]) -> float:
     """Return the upper quantile of the correlations of shuffled maps, in standard deviations above their mean.
 
-    Heads are permuted randomly within rows, and the quantile is `SHUFFLE_QUANTILE`. If rows have few heads, as in
-    figure 7, the quantile is larger than the 1.645 of a normal distribution.
+    Heads are permuted randomly within rows. The level of the quantile is `SHUFFLE_QUANTILE`. If there are few heads and
+    some of them stand out, the result is larger than 1.645, the value for a normal distribution.
     """
     rng, shape = np.random.default_rng(SHUFFLE_SEED), (PERMUTATIONS, *figure.shape)
     permuted = rng.permuted(np.broadcast_to(map.reshape(figure.shape), shape), axis=-1).reshape(PERMUTATIONS, -1)
@@ -108,17 +109,21 @@ def likeness(
 ) -> Estimand:
     """Return the correlation of a map with its task's panel, minus the highest reference correlation.
 
-    The parts are the correlation r with the task's panel, r minus the 95% quantile for maps with heads shuffled within
-    rows, and r minus the correlation with each other panel. The claim is judged by the smallest part.
+    Let r be the correlation with the task's panel. The claim is judged by the smallest of these parts:
+
+    - r,
+    - r minus the 95% quantile of the correlations of maps in which heads are shuffled within rows,
+    - for each of the other panels, r minus the correlation with that panel.
 
     Args:
         block: Per-example values of the measurement; one row per example.
         figures: Panels, keyed by the name of the task's folder (`panels`).
         to_map: Function that turns the column means of the block into the map.
-        within_rows: Whether to subtract row means from map and panel to compute the first part. It then depends only on
-            differences within layers, whereas most of r comes from differences between layers.
-        average: Whether to average maps across seeds before correlating them. If so, the panel counts as exact.
-            Otherwise, it counts as one more run.
+        within_rows: Whether to subtract the row means of the map and of the panel before the first part is computed.
+            The first part then depends only on differences within layers, whereas most of r comes from differences
+            between layers.
+        average: Whether to average maps across seeds before they are correlated with the panels. If so, the panels are
+            treated as exact. Otherwise, they are treated as results of one more run, whose seed adds variance.
     """
     own = TASKS[measurement.subject.task].folder
     order = [own, *(name for name in figures if name != own)]
@@ -146,7 +151,7 @@ def likeness(
     notes = [
         f"Pearson correlation {by_panel[0]:.3f}",
         f"Spearman {spearman:.3f}",
-        f"{chance:.3f} at the {SHUFFLE_QUANTILE:.0%} quantile of shuffled heads",
+        f"{SHUFFLE_QUANTILE:.0%} quantile with shuffled heads {chance:.3f}",
     ]
     if len(order) > 1 and not np.isnan(by_panel).any():
         best = 1 + int(by_panel[1:].argmax())
@@ -176,11 +181,11 @@ def _without_rows(map: Float[np.ndarray, "*any k"], rows: int) -> Float[np.ndarr
 
 
 def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[str]]:
-    """Return estimands whose first part is lowered by a fraction of the correlation between seeds, and notes on this.
+    """Subtract a fraction of the correlation between seeds from each estimand's first part. Also return notes on this.
 
-    The published panel comes from one more run. If the runs are alike, the map of each seed should correlate with the
-    panel about as much as with the map of another seed. If the estimands require it, maps are first averaged across
-    seeds. Estimands without a map, and the estimand of a single seed, are returned unchanged.
+    The published panel comes from a run of K19's authors. If that run is like ours, the map of each seed should
+    correlate with the panel about as much as with the map of another seed. If the estimands require it, maps are first
+    averaged across seeds. Estimands without a map, and the estimand of a single seed, are returned unchanged.
     """
     maps = [estimand.map for estimand in estimands if estimand.map is not None]
     if len(maps) < 2:
@@ -200,10 +205,10 @@ def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[st
 
 
 def averaged(estimands: Sequence[Estimand], maps: Float[np.ndarray, "seeds k"]) -> list[Estimand]:
-    """Return one estimand per seed. Their mean across seeds is the value for the map that is averaged across seeds.
+    """Return one estimand per seed. The mean of these estimands is the value for the average of all seeds' maps.
 
-    Each estimand is the jackknife's pseudo-value for a seed, so the spread across seeds is the uncertainty due to
-    seeds. The pseudo-values are shifted so that their mean contains no correction for bias.
+    Each estimand is the jackknife's pseudo-value for a seed, so the spread of the estimands shows the uncertainty due
+    to seeds. The jackknife also corrects for bias, but the pseudo-values are shifted to undo this correction.
     """
     count, total = len(maps), maps.sum(0)
     of_average = estimands[0].average
@@ -225,7 +230,7 @@ def averaged(estimands: Sequence[Estimand], maps: Float[np.ndarray, "seeds k"]) 
 
 
 def _less(parts: Number, share: float) -> Number:
-    """Return the parts, with a number subtracted from the first of them."""
+    """Subtract a number from the first part, and return all parts."""
     first = np.zeros(np.shape(parts)[-1])
     first[0] = share
     return np.asarray(parts) - first

@@ -50,7 +50,7 @@ def _heads(patterns: Measurement, reading: str) -> int:
 
 
 def _clusters(patterns: Measurement) -> tuple[Clusters, None]:
-    """Return the clusters of both blocks' rows. The annotated heads are independent, so their clusters are None."""
+    """Return the clusters of the rows in each block. The second block has none: annotated heads are independent."""
     return clusters_of(patterns), None
 
 
@@ -68,7 +68,7 @@ def left_out_errors(reading: str) -> Float[np.ndarray, "encoders classes"]:
 
 
 def annotated(model: str, models: Sequence[str]) -> bool:
-    """Return whether a model, which is recognised by its weights, is among the models whose maps were annotated."""
+    """Return whether maps of this model were annotated. The model is recognised by its weights."""
     name = recorded_name(model)
     return PUBLISHED_NAMES.get(name, name) in models
 
@@ -88,11 +88,11 @@ def prediction_factor(count: int) -> float:
 
 
 def new_encoder(patterns: Measurement, reading: str) -> Float[np.ndarray, "rows classes"] | None:
-    """Return a block that adds the uncertainty about the classifier's error on one more encoder.
+    """Return a block that represents the unknown error of the classifier on a new encoder.
 
-    The block's mean is 0. The mean of resampled rows varies like the classifier's error from encoder to encoder. A
-    resample draws `FEWEST_EXAMPLES` rows, enough for this mean to have a normal distribution. The result is None if
-    maps of this model were annotated, since the held-out errors then include this model's heads.
+    The mean of the block is 0. The mean of a resample varies as much as the classifier's error varies between encoders.
+    A resample draws `FEWEST_EXAMPLES` rows, so that its mean is normally distributed. If maps of this model were
+    annotated, the held-out errors already include this model's heads, and the result is None.
     """
     models, errors = patterns.settings.get("annotated_models"), left_out_errors(reading)
     if not models or annotated(patterns.subject.model, models) or len(errors) < 2:
@@ -105,10 +105,10 @@ def new_encoder(patterns: Measurement, reading: str) -> Float[np.ndarray, "rows 
 def _of_shares(
     by_task: Sequence[Measurement], reading: Reading, statistic: Callable[[np.ndarray], Number], *notes: str
 ) -> Estimand:
-    """Return a statistic of the corrected class percentages [..., task, class] of a model.
+    """Compute a statistic from the corrected class percentages of a model, an array [..., task, class].
 
-    The classifier may make different errors on each task, so errors are drawn independently for each task, except for
-    errors due to a new encoder.
+    The classifier may make different errors on each task, so errors are drawn independently for each task. Only the
+    error due to a new encoder is the same on all tasks.
     """
     pairs = [_blocks(patterns, reading) for patterns in by_task]
     blocks = [block for pair in pairs for block in pair]
@@ -153,9 +153,10 @@ def heads_of_rarest_class(patterns: Measurement, reading: Reading = "special") -
 def _of_head_counts(
     patterns: Measurement, reading: str, statistic: Callable[[np.ndarray], np.ndarray], extreme: Extreme | None = None
 ) -> Estimand:
-    """Count the heads by their most frequent class, and return a statistic of the counts [..., class].
+    """Count the heads by their most frequent class, and compute a statistic from the counts, an array [..., class].
 
-    The counts are not corrected for the classifier's errors, so claims tolerate one misclassified head.
+    The counts are not corrected for the classifier's errors. Claims about them therefore tolerate one misclassified
+    head.
     """
 
     def counts(mean: np.ndarray) -> np.ndarray:
@@ -204,10 +205,9 @@ PATTERNS_BY_TASK = Need("patterns", tasks=SEVEN_TASKS, least=4)
 def figure_2_order(
     by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
-    """Return Spearman's correlation, across tasks, of class shares with K19's figure 2, minus that of shuffled tasks.
+    """Return Spearman's correlation of class shares with K19's figure 2 across tasks, minus a value for shuffled tasks.
 
-    The correlation of shuffled tasks is the largest value that is reached in at least 5% of all possible orders of the
-    tasks.
+    The value for shuffled tasks is the largest correlation that at least 5% of all possible orders of the tasks reach.
     """
     figure = np.array([figure_2_share(measurement.subject.task, classes) for measurement in by_task])
     orders = np.array(list(permutations(range(len(figure)))), dtype=np.float64)
@@ -219,7 +219,7 @@ def figure_2_order(
 
     estimand = _over_tasks(by_task, classes, reading, lead)
     note = f"rank correlation {estimand.value + chance:.2f} over {len(figure)} tasks"
-    shuffled = f"{chance:.2f} at the {SHUFFLE_QUANTILE:.0%} quantile of shuffled tasks"
+    shuffled = f"{SHUFFLE_QUANTILE:.0%} quantile with shuffled tasks {chance:.2f}"
     return replace(estimand, notes=(f"{note}, {shuffled}", *estimand.notes))
 
 
@@ -235,7 +235,7 @@ def figure_2_difference(
 def _over_tasks(
     by_task: Sequence[Measurement], classes: Sequence[str], reading: Reading, statistic: Callable[[np.ndarray], Number]
 ) -> Estimand:
-    """Return a statistic of the total percentage of the given classes on each task [..., task]."""
+    """Compute a statistic from the total percentages of the given classes on all tasks, an array [..., task]."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
     values = [class_share(patterns, classes, reading).value for patterns in by_task]
     titles = [TASKS[patterns.subject.task].title for patterns in by_task]
@@ -267,7 +267,7 @@ def largest_change(after: Measurement, before: Measurement, reading: Reading = "
 def _change(
     after: Measurement, before: Measurement, reading: str, statistic: Callable[[np.ndarray], Number]
 ) -> Estimand:
-    """Return a statistic of the change in all class percentages.
+    """Compute a statistic from the changes in all class percentages.
 
     Both models are measured on the same examples, so examples are paired. The classifier may make different errors on
     each model, so errors are drawn independently, as in `share_gap`.
@@ -302,9 +302,9 @@ def _by_head(mean: Float[np.ndarray, "*any columns"]) -> Float[np.ndarray, "*any
 def steadiness(patterns: Measurement, reading: Reading = "special") -> Estimand:
     """Return the percentage of a head's maps that belong to its most frequent class, averaged over heads.
 
-    The most frequent class is selected on the other half of the examples. If it were selected on the same examples, the
-    percentage would be too high. Of two equally likely classes, for instance, one has more than half of the maps by
-    chance.
+    A head's most frequent class is selected on one half of the examples, and the percentage is computed on the other
+    half. On the same examples, the percentage would be too high. If two classes are equally likely, for instance, one
+    of them has more than half of the maps by chance.
     """
     predicted, clusters = _predicted(patterns, reading), clusters_of(patterns)
     predicted = predicted.reshape(len(predicted), -1)

@@ -17,7 +17,7 @@ Curve = Callable[[np.ndarray], np.ndarray]
 
 
 def _curve(pruning: Measurement) -> tuple[Float[np.ndarray, "examples k"], Curve]:
-    """Return a block of moments, and a function that turns the block's means into scores in points.
+    """Return a block of moments, and a function that computes scores in points from the means of this block.
 
     The first score is that of the full model.
     """
@@ -32,13 +32,13 @@ def _curve(pruning: Measurement) -> tuple[Float[np.ndarray, "examples k"], Curve
 
 
 def _place(pruning: Measurement, share: float) -> int:
-    """Return the index of a pruned fraction on the curve. Index 0 is the full model."""
+    """Return the index of a pruned fraction among the scores of the curve. Index 0 is the full model."""
     return 1 + int(np.abs(np.asarray(pruning.value("share")) - share).argmin())
 
 
 @quantity("pruned-score", unit="points", inherits=False, within=score_range, pruning=WEIGHT_PRUNING)
 def pruned_score(pruning: Measurement, share: float) -> Estimand:
-    """Return accuracy, or Pearson's correlation, with the smallest weights (a given fraction) set to 0.
+    """Return accuracy, or Pearson's correlation, with a given fraction of weights (the smallest ones) set to 0.
 
     Args:
         share: Pruned fraction of the layers' weights: 0.1, 0.2, ..., 0.7.
@@ -51,7 +51,7 @@ def pruned_score(pruning: Measurement, share: float) -> Estimand:
 
 @quantity("pruning-loss", unit="points", inherits=False, pruning=WEIGHT_PRUNING)
 def pruning_loss(pruning: Measurement, share: float) -> Estimand:
-    """Return the full model's score minus its score with the smallest weights (a given fraction) set to 0.
+    """Return the full model's score minus its score with a given fraction of weights (the smallest ones) set to 0.
 
     Args:
         share: Pruned fraction of the layers' weights: 0.1, 0.2, ..., 0.7.
@@ -71,8 +71,8 @@ def pruning_loss(pruning: Measurement, share: float) -> Estimand:
 def heads_left(pruning: Measurement) -> Estimand:
     """Return the percentage of heads left at the last step before the score falls below 90% of its original value.
 
-    Each step prunes a tenth of all heads, ordered by gradient importance. The order is the same in every resample, but
-    the number of steps is not.
+    Each step prunes a tenth of all heads, ordered by gradient importance. Resampling the examples changes the number of
+    steps but not the order of the heads.
     """
     block, scores = _curve(pruning)
     heads = np.asarray(pruning.value("removed")).size

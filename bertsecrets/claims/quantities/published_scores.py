@@ -25,7 +25,7 @@ def _figure_8(figures: Measurement) -> Float[np.ndarray, "1 heads"]:
 
 @quantity("figure-8-score", "published", unit="points", inherits=False, figures=PUBLISHED_FIGURES)
 def median_score(figures: Measurement) -> Estimand:
-    """Return the median of figure 8's scores with one head disabled, an estimate of the score with all heads."""
+    """Return the median of figure 8's scores with one head disabled, which estimates the score with all heads."""
     return Estimand.from_block(_figure_8(figures), lambda mean: np.median(mean, axis=-1), sampled=False)
 
 
@@ -33,9 +33,9 @@ def median_score(figures: Measurement) -> Estimand:
 def luck(figures: Measurement) -> Estimand:
     """Return the probability that, by chance, the best of all heads gains at least as much as in figure 8.
 
-    Gains are relative to the median of all heads. By chance, the best of n heads gains as much as the maximum of n / 2
-    half-normal variables, whose scale is that of the gains above the median. The scale is estimated from the same
-    heads, so this is only a screening test.
+    Gains are relative to the median of all heads. By chance, the best gain of n heads is distributed like the maximum
+    of n / 2 half-normal variables. Their scale is estimated from the positive gains of the same heads, so this is only
+    a screening test.
     """
     scores = _figure_8(figures)
     gains = scores - np.median(scores)

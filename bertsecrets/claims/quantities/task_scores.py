@@ -70,8 +70,8 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False, abov
 
     Args:
         with_f1: Whether to use F1 on tasks where it is the official metric.
-        above_majority: Whether to compare with the majority class as well and return the smaller difference. A constant
-            predictor then cannot beat a worse model. Ignored for correlations.
+        above_majority: Whether to compare with the majority class as well and return the smaller difference. A model
+            that always gives the same answer then never counts as better. Ignored for correlations.
     """
     if above_majority and metric_name(own) == "accuracy":
         return _lead_over_both(own, other)
@@ -85,7 +85,7 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False, abov
 
 
 def _lead_over_both(own: Measurement, other: Measurement) -> Estimand:
-    """Return two differences: the accuracy of `own` minus that of `other`, and minus that of the majority class."""
+    """Return by how much the accuracy of `own` exceeds that of `other` and that of the majority class, as two parts."""
     block = np.stack([_moments(own)[:, 0], _moments(other)[:, 0], _majority(own)], axis=1)
     of_own, of_other, majority = 100 * block.mean(0)
     note = f"{of_own:.1f} against {of_other:.1f}; {majority:.1f} for the most frequent class"
@@ -125,8 +125,8 @@ def cased_loss(scores: Measurement, cased: Measurement, nothing: float | None = 
     """Return a checkpoint's score minus its score with the tokenizer's lower-casing disabled.
 
     Args:
-        nothing: Expected loss if tokenization does not matter. To reproduce a published loss, the interval must exclude
-            this value.
+        nothing: Expected loss if tokenization does not matter. A published loss is reproduced only if the interval
+            excludes this value.
     """
     if not cased.value("lower_cases"):
         raise NotApplicableError("the model's tokenizer does not lower-case")
@@ -147,7 +147,8 @@ def shuffling_loss(scores: Measurement, shuffled: Measurement) -> Estimand:
 def over_majority(scores: Measurement) -> Estimand:
     """Return the accuracy minus that of the majority class; for regression, the correlation.
 
-    A constant predictor can never beat the majority class, so it refutes the claim on any examples.
+    A model that always gives the same answer can never beat the majority class. It refutes the claim, whatever the
+    examples are.
     """
     refuted = "a constant answer is never above the majority class" if scores.values.get("constant") else ""
     if metric_name(scores) == "pearson":

@@ -31,7 +31,8 @@ def sep_growth(after: Measurement, before: Measurement, kind: str = "sep") -> Es
     """Return the attention to [SEP] in the last two layers of the fine-tuned model minus that of the pretrained model.
 
     Args:
-        kind: `sep` for the larger of the weights on two [SEP]s, `sep_sum` for their sum.
+        kind: `sep` or `sep_sum`. If an input has two [SEP]s, `sep` is the larger of the two weights, and `sep_sum`
+            is their sum.
     """
     growth = _by_layer(after, kind) - _by_layer(before, kind)
     if growth.shape[1] < 3:
@@ -46,12 +47,15 @@ def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
     Depth is the centre of mass over layers, from 0 (first layer) to 1 (last layer).
 
     Args:
-        kind: `sep` for the larger of the weights on two [SEP]s, `sep_sum` for their sum.
+        kind: `sep` or `sep_sum`. If an input has two [SEP]s, `sep` is the larger of the two weights, and `sep_sum`
+            is their sum.
     """
     cls, sep = _by_layer(special, "cls"), _by_layer(special, kind)
     layers = cls.shape[1]
     if layers < 2:
-        raise NotApplicableError("the model has only one layer, so there are no earlier and later layers")
+        raise NotApplicableError(
+            "the model has only one layer, so its layers cannot be divided into earlier and later ones"
+        )
     depth = np.linspace(0, 1, layers)
 
     def gap(mean: np.ndarray) -> Number:
@@ -74,7 +78,7 @@ def special_attention(special: Measurement) -> Estimand:
 
 
 def _of_special(special: Measurement, statistic: Callable[[np.ndarray], Number]) -> Estimand:
-    """Return a statistic of the attention [..., head] to [CLS] and [SEP] together; a missing token counts as 0."""
+    """Compute a statistic from each head's attention to [CLS] and [SEP] together; a missing token counts as 0."""
     kinds = [flat(special, kind) for kind in ("cls", "sep_sum") if not np.isnan(special.value(kind)).all()]
     if not kinds:
         raise NotApplicableError("the model has no [CLS] and no [SEP]")
@@ -113,7 +117,8 @@ def sep_lead(
     """Return the attention to [SEP], averaged over heads, on the one-sentence task minus that on two-sentence tasks.
 
     Args:
-        kind: `sep` for the larger of the weights on two [SEP]s, `sep_sum` for their sum.
+        kind: `sep` or `sep_sum`. If an input has two [SEP]s, `sep` is the larger of the two weights, and `sep_sum`
+            is their sum.
         others: What is subtracted: `most` for the largest value of the two-sentence tasks, `mean` for their mean.
     """
     tasks = (one_sentence, *two_sentences)
@@ -141,8 +146,8 @@ def sep_lead(
 def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
     """Return the percentage of striped maps whose most attended token is [CLS] or [SEP] (K19 section 4.4).
 
-    A map is striped if its class is vertical or vertical-diagonal under the reading `stripes`. This reading ignores
-    which token is attended.
+    A map is striped if its class is vertical or vertical-diagonal. The classes are those of the reading `stripes`, in
+    which a vertical stripe may lie on any token.
     """
     if np.isnan(special.value("brightest")).all():
         raise NotApplicableError("the model has no [CLS] and no [SEP]")

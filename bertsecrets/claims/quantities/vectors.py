@@ -43,9 +43,10 @@ VECTOR_CHANGE = {"after": VECTORS, "before": Need("anisotropy", "against")}
 
 @quantity("geometry-correlation", unit="r", inherits=True, within=(-1, 1), **VECTOR_CHANGE)
 def geometry(after: Measurement, before: Measurement) -> Estimand:
-    """Return the correlation, over pairs of rows, of cosines before and after fine-tuning in the upper half of layers.
+    """Return the correlation between cosines before and after fine-tuning, over pairs of rows, in the upper layers.
 
-    The mean vector is subtracted before the cosines are computed. The correlation is averaged over the layers.
+    The mean vector is subtracted before the cosines are computed. The correlation is averaged over the upper half of
+    the layers.
     """
     block, _ = _pairs(after, before)
     layers = block.shape[1] // 2

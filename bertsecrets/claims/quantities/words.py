@@ -1,4 +1,7 @@
-"""Attention to linguistic features (K19 section 4.4) and along relations (4.5), in inputs that contain them."""
+"""Attention to linguistic features (K19 section 4.4) and between related words (K19 section 4.5).
+
+Each feature or relation is measured only in inputs that contain it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -55,7 +58,8 @@ def _present(means: np.ndarray) -> np.ndarray:
 def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tuple[list[str], list[str]]:
     """Return the kinds of words that occur in enough inputs, and a note that lists the excluded kinds.
 
-    If no kind occurs in enough inputs, all kinds that occur are returned. The judge then reports too few examples.
+    If no kind occurs in enough inputs, all kinds that occur are returned. The verdict then says that there are too few
+    examples.
     """
     inputs = {kind: int((~np.isnan(sample)).any(1).sum()) for kind, sample in samples.items()}
     frequent = [kind for kind, count in inputs.items() if count >= FEWEST_EXAMPLES]
@@ -69,16 +73,18 @@ def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tup
     "best-feature-growth", unit="attention", inherits=True, after=FEATURE_WEIGHTS, before=Need("features", "against")
 )
 def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -> Estimand:
-    """Return the largest increase of any head in attention to a kind of word, compared with two other changes.
+    """Return the largest increase in a head's attention to a kind of word, by itself and minus two other changes.
 
-    The increase is relative to the pretrained model. The claim is judged by the smallest of three parts for each kind:
+    The increase is relative to the pretrained model. There are three parts for each kind of word, and the claim is
+    judged by the smallest of all parts:
 
     - the increase,
-    - the increase minus that for other kinds in the same head, since a head may attend more to all words,
-    - the increase minus the largest decrease in any head, since random changes go both ways.
+    - the increase minus the same head's increase for other kinds of words, because a head may attend more to all words,
+    - the increase minus the largest decrease in any head, because random changes go both ways.
 
-    By chance alone, the largest increase of many heads would be positive. The inputs that contain the kind are
-    therefore split into halves. The head for each half is selected on the other half, by the mean across seeds.
+    The largest increase of many heads would be positive by chance alone. Therefore, the inputs that contain this kind
+    of word are split into halves. The head with the largest increase on one half, averaged across seeds, is measured on
+    the other half.
     """
     clusters = clusters_of(after)
     others = [flat(after, kind) - flat(before, kind) for kind in LINGUISTIC_FEATURES if kind not in kinds]
@@ -114,7 +120,7 @@ def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -
 
 
 def _first_half(present: Bool[np.ndarray, " examples"], clusters: Clusters) -> Bool[np.ndarray, " examples"]:
-    """Return the mask of the first half of the examples that are marked in `present`."""
+    """Return a mask of the first half of the examples, counting only examples that are True in `present`."""
     first = np.zeros(len(present), dtype=bool)
     first[present] = halves(int(present.sum()), None if clusters is None else clusters[present])
     return first
@@ -138,7 +144,7 @@ def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
     layers = [by_layer(features, kind) for kind in frequent]
     half = layers[0].shape[1] // 2 if layers else 0
     if not half:
-        raise NotApplicableError("a model with one layer has no halves" if layers else "no input has such words")
+        raise NotApplicableError("a model with one layer has no upper half" if layers else "no input has such words")
     block = np.stack([each[:, -half:].mean(1) - each[:, :half].mean(1) for each in layers], axis=1)
     note = ", ".join(f"{kind} {value:+.4f}" for kind, value in zip(frequent, _means(block), strict=True))
     return Estimand.from_block(block, lambda mean: mean, note, *notes, clusters=clusters_of(features), extreme="least")
@@ -146,10 +152,10 @@ def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
 
 @quantity("feature-ratio", unit="ratio", inherits=True, features=FEATURE_WEIGHTS)
 def best_against_special(features: Measurement) -> Estimand:
-    """Return attention to the most attended linguistic feature, divided by that to [CLS] or [SEP], whichever is less.
+    """Return the largest ratio between attention to a linguistic feature and attention to [CLS] or [SEP].
 
-    Each kind of token is measured in the head that attends to it most. This head is selected on the other half of the
-    examples. Kinds that occur in too few inputs are excluded.
+    Each kind of token is measured in the head that attends to it most. This head is selected on one half of the
+    examples and measured on the other half. Kinds that occur in too few inputs are excluded.
     """
     special = ("cls", "sep")
     for kind in special:
@@ -179,10 +185,10 @@ def _cls_row(features: Measurement) -> dict[str, Float[np.ndarray, "examples hea
 
 @quantity("cls-row-lead", unit="attention", inherits=True, features=FEATURE_WEIGHTS)
 def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
-    """Return the last layer's attention from [CLS] to a kind of token, minus that to the most attended other kind.
+    """Return the last layer's attention from [CLS] to one kind of token minus the largest attention to another kind.
 
-    Weights are averaged over heads. Kinds are K19's features, [CLS], [SEP] and punctuation. Other kinds that occur in
-    too few inputs are excluded.
+    Weights are averaged over heads. The kinds of tokens are K19's linguistic features, [CLS], [SEP] and punctuation.
+    Other kinds are left out if they occur in too few inputs.
     """
     rows = _cls_row(features)
     if kind not in rows:
@@ -213,7 +219,7 @@ def final_punctuation(words: Measurement) -> Estimand:
 
 @quantity("named-equal-word-attention", unit="attention", inherits=True, words=SURFACE_WORDS)
 def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEADS) -> Estimand:
-    """Return the attention above chance from a word to the same word in the other text: the minimum over named heads.
+    """Return by how much attention to the same word in the other text exceeds chance in the weakest of the named heads.
 
     Args:
         heads: Named heads as (layer, head), both counted from 1.
@@ -227,9 +233,10 @@ def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEA
 
 @quantity("equal-word-attention", unit="attention", inherits=True, words=SURFACE_WORDS, ablations=STSB_AND_RTE)
 def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estimand:
-    """Return the attention above chance from a word to the same word in the other text: the mean over the top heads.
+    """Return by how much attention to the same word in the other text exceeds chance, averaged over the top heads.
 
-    The top heads are those with the lowest sum of ranks by ablation gain on two tasks.
+    To find the top heads, all heads are ranked by ablation gain on each of two tasks. The top heads have the lowest sum
+    of both ranks.
     """
     ranks = sum(np.asarray(ablation.value("score")).ravel().argsort(kind="stable").argsort() for ablation in ablations)
     heads = np.argsort(ranks, kind="stable")[:TOP_HEADS]
@@ -268,10 +275,10 @@ def relation_heads(
     relations: Sequence[str] = DIAGONAL_RELATIONS,
     reading: Reading = "special",
 ) -> Estimand:
-    """Return the percentage of diagonal maps in the best head for a relation: the minimum over relations.
+    """Return the percentage of diagonal maps in the best head for a relation, for the relation where it is smallest.
 
-    The best head for a relation attends most along it. A map is diagonal if its class is diagonal or vertical-diagonal.
-    The class depends on how "vertical" is interpreted (`reading`).
+    The best head for a relation is the one with the most attention between words in this relation. A map is diagonal if
+    its class is diagonal or vertical-diagonal. The class depends on how "vertical" is interpreted (`reading`).
     """
     weights = np.hstack([flat(attention, name) for name in relations])
     predicted = flat(patterns, f"{reading}_predicted")

@@ -1,4 +1,4 @@
-"""Base classes of measures, with their requirements and charts."""
+"""The base classes of measures, and modules for the charts, requirements, observers and checks of measures."""
 
 from bertsecrets.measures.base.ablation_measure import AblationMeasure, AblationOptions
 from bertsecrets.measures.base.attention_measure import AttentionMeasure, AttentionRun, EncoderMeasure, SuiteMeasure

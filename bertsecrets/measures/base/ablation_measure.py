@@ -1,8 +1,8 @@
 """Measures of a model's score on a task while some of its heads are disabled (K19 section 4.6, figures 8 and 9).
 
-A disabled head attends uniformly to the L tokens of the input (without padding), with weight 1/L, unless the option
-`kind` selects another kind of ablation (`bertsecrets.ablation.kinds`). Predictions are stored for every set of heads
-and every example, so that paired tests and confidence intervals can be computed.
+By default, a disabled head attends uniformly to the L tokens of the input (without padding), with weight 1/L. The
+option `kind` selects other kinds of ablation (`bertsecrets.ablation.kinds`). Predictions are stored for every set of
+heads and every example, so that paired tests and confidence intervals can be computed.
 
 In bfloat16, a few predictions differ from those in float32. To count the differences, a sample of predictions is
 computed in both precisions.
@@ -55,12 +55,12 @@ class AblationOptions(MeasureOptions):
 
 
 class RemovalMeasure(Measure):
-    """A measure that scores a model with some heads or weights removed, next to the intact model."""
+    """A measure that scores both the intact model and the model with some heads or weights removed."""
 
     section: ClassVar[Section | None] = "scores"
 
     def degenerate(self, measurement: Measurement) -> str | None:
-        """Return why the predictions cannot show the effect of the removal, or None if they can."""
+        """Return why the effect of the removal cannot be judged from the predictions, or None if it can."""
         baseline = measurement.sample("baseline_predicted")
         if not (np.isfinite(baseline).all() and np.isfinite(measurement.sample("predicted")).all()):
             return "some predictions are not finite"
@@ -77,7 +77,7 @@ class HeadRemovalMeasure(RemovalMeasure):
     """A measure that scores a model after removing sets of heads. It uses a limited number of rows."""
 
     def rows(self, context: MeasureContext) -> Split:
-        """Return the validation rows, but no more than `grid_limit`."""
+        """Return the validation rows up to the limit `grid_limit`."""
         return context.resources.rows.split(context.subject.task, "dev", context.resources.rows.grid_limit)
 
 
@@ -92,7 +92,10 @@ class AblationMeasure(HeadRemovalMeasure):
         """Return the sets of heads to disable, and a plural noun that describes them in the progress bar."""
 
     def finish(self, options: Any, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
-        """Convert the values in place to the form that this measure stores. By default, there is one score per set."""
+        """Convert the values in place to the form that this measure stores.
+
+        By default, the values keep one score per set of heads.
+        """
         return
 
     def check_model(self, classifier: OpenModel) -> None:
@@ -105,12 +108,12 @@ class AblationMeasure(HeadRemovalMeasure):
         return super().inputs(context) | {"precision": context.resources.grid_precision}
 
     def remarks(self, measurement: Measurement) -> list[str]:
-        """If heads were disabled in bfloat16, return a remark on how many predictions differ from float32."""
+        """If heads were disabled in bfloat16, return a remark on how many predictions differ from those in float32."""
         values = measurement.values
         if "sampled" not in values:
             return []
         counts = f"{int(values['sample_differs'])} of {int(values['sampled'])}"
-        return [f"heads were disabled in bfloat16: in a sample, {counts} predictions differ from float32"]
+        return [f"heads were disabled in bfloat16: {counts} sampled predictions differ from those in float32"]
 
     def run(self, context: MeasureContext) -> Results:
         """Score the model on the rows with each set of heads disabled."""
@@ -153,7 +156,7 @@ def scored(
 
 
 def published_baseline_text(task_name: str) -> str:
-    """Return caption text with the score that K19 published for the intact model, or a note that there is none."""
+    """Return the score that K19 published for the intact model, as text for a caption, or a note that it is unknown."""
     baseline = ABLATION_BASELINES.get(task_name)
     return "no baseline published" if baseline is None else f"none disabled: {baseline:.1f}"
 
@@ -181,9 +184,10 @@ def set_ablation(
     """Return the score with each set of heads disabled.
 
     Args:
-        folder: Folder in which predictions are stored as soon as they are computed. Interrupted runs resume from this
-            folder, and processes can share it.
-        about: Further facts on which the predictions depend, as JSON data. Weights and inputs need not be included.
+        folder: Folder in which predictions are stored as soon as they are computed. Interrupted runs resume from these
+            predictions, and several processes can share the folder.
+        about: Further facts on which the predictions depend, as JSON data. Weights, inputs, task and ablation need not
+            be included.
         title: Title of the progress bar. If None, no bar is shown.
         ablation: Kind of ablation. Replacement vectors are computed from the rows of `encoded`.
         precision: Precision of the forward passes. With bfloat16, the model is converted in place.

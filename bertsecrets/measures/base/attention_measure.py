@@ -1,7 +1,7 @@
 """Base class for measures of attention maps. Measures that read the same inputs share a single streaming pass.
 
-This module also contains base classes for measures without a task. Measures without a task run the bare encoder on
-texts of their own, or use no model at all.
+This module also contains base classes for measures without a task. Such measures either run the bare encoder on texts
+that are not rows of a task, or use no model at all.
 """
 
 from abc import abstractmethod
@@ -31,7 +31,7 @@ from bertsecrets.texts.parsing import Parses, parse_pairs
 
 @dataclass(frozen=True)
 class AttentionRun:
-    """One pass over a task's rows, with everything needed to create observers.
+    """The data and models for one pass over a task's rows. Observers are created from them.
 
     Args:
         tuned: The model of the checkpoint.
@@ -97,7 +97,7 @@ class AttentionMeasure(MapMeasure):
     """A measure of attention maps on a task's rows. If possible, the measures in `companions` run in the same pass."""
 
     class Options(MeasureOptions):
-        """Options for choices that the paper leaves open, or that appear only in the paper's code.
+        """Options for details that the paper does not specify, or that only the paper's code specifies.
 
         If a task has more rows than the limit, `rows` selects either a random sample (`drawn`) or the first rows of the
         file (`first`). `quoted` parses the file as K19's notebook does, which loses the rows after a quotation mark.
@@ -140,7 +140,11 @@ class AttentionMeasure(MapMeasure):
         return {name: value for name, value in options.given().items() if name in AttentionMeasure.Options.model_fields}
 
     def options_in(self, view: "AttentionRun") -> Any:
-        """Return this measure's options. If another measure started the pass, only options that both share are set."""
+        """Return this measure's options.
+
+        If another measure started the pass, the options that both measures share are taken from that measure. All other
+        options have their default values.
+        """
         options = view.context.options
         return options if isinstance(options, self.Options) else self.check_options(self.shared_options(options))
 
@@ -175,7 +179,7 @@ class AttentionMeasure(MapMeasure):
         )
 
     def _twin(self, context: MeasureContext, tuned: OpenModel) -> OpenModel | None:
-        """Return the pretrained model, or None if the subject was not trained or is a model of a different size."""
+        """Return the pretrained model, or None if the subject was not trained or differs from that model in size."""
         if not self.compares and not get_initialisation(context.subject.initialisation).trains:
             return None
         twin = opening.open_classifier(context.base, context.task, "untrained", context.subject.seed)
@@ -201,7 +205,7 @@ class EncoderMeasure(MapMeasure):
         """Return a digest of the measured texts."""
 
     def origin(self, resources: Resources) -> str | None:
-        """Return the name of the file, folder or publication that contains the texts, or None."""
+        """Return the name of the file, folder or publication that contains the texts, or None if it is unnamed."""
         return None
 
     def data_facts(self, context: MeasureContext) -> dict[str, Any]:

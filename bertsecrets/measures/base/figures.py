@@ -21,7 +21,7 @@ PerHead = Callable[[np.ndarray], np.ndarray]  # maps the column means of a block
 class HeadMap:
     """A heat map with one value per head. If `signed`, colours diverge around 0 to show gains and losses.
 
-    `rows` names the rows if they are not layers. The heads in `marked` are drawn with a dot.
+    If the rows are not layers, `rows` contains their names. The heads in `marked` are drawn with a dot.
     """
 
     caption: str
@@ -59,11 +59,11 @@ class LayerBars:
 
 @dataclass(frozen=True)
 class Lines:
-    """A line plot over layers, or over another quantity.
+    """A line plot with layers or another quantity on the horizontal axis.
 
     Attributes:
-        lines: Lines by name. A line is either a list of values, one per layer starting with layer 1, or a list of
-            points (x, y).
+        lines: Mapping from the names of the lines to their values or points. Values belong to consecutive layers,
+            starting with layer 1. A point is a pair (x, y).
         x: Title of the horizontal axis.
         from_zero: Whether the vertical axis starts at 0.
         baseline: Value marked by a dashed line.
@@ -159,7 +159,7 @@ def published_and_measured(
     """Yield the published map, if there is one, and the measured map, both on a common colour scale that starts at 0.
 
     Args:
-        captions: Caption of the published map and caption of the measured map.
+        captions: Captions of the published map and of the measured map.
     """
     maps = [(captions[1], measured)]
     if published is not None:

@@ -1,4 +1,4 @@
-"""The base class of all measures, with their options, requirements, cache keys, execution, charts and remarks."""
+"""Base classes for all measures and their options, and a class that describes a measurement to run."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -93,8 +93,8 @@ class Measure(ABC):
 
     Attributes:
         name: Name of the measure. Like `title`, `source` and `version`, the name is set by the decorator `measure`.
-        section: Section of `params.yaml` that affects the result, or None if the result is independent of the settings.
-        needs: Requirements besides rows and a checkpoint.
+        section: Section of `params.yaml` that affects the result, or None if no section does.
+        needs: What the measure requires in addition to rows and a checkpoint.
         kernel: Attention implementation for opening models. Only `eager` exposes maps.
         on_task: Whether the measure uses a task's rows.
         reads_model: Whether the measure uses a model.
@@ -105,11 +105,11 @@ class Measure(ABC):
             such as a spaCy pipeline.
         companions: Other measures that can share the same pass.
         curves: Names of the values that are plotted by layer.
-        passes: Approximate cost in forward passes over the examples, for planning.
+        passes: Approximate cost for planning, as a number of forward passes.
         gradients: Whether the measure needs gradients, and so cannot run in torch's inference mode.
         paper: Figure of K19 that the measure replicates.
         axes: Names of the dimensions of array values. `Measurement.to_frame` uses these names to identify rows.
-        other_axes: Mapping from a value's name to the names of its dimensions, if its dimensions are not `axes`.
+        other_axes: Names of the dimensions of each value whose dimensions differ from `axes`.
     """
 
     name: ClassVar[str]
@@ -149,7 +149,7 @@ class Measure(ABC):
             name = str(first["loc"][0])
             if first["type"] == "extra_forbidden":
                 known = ", ".join(self.Options.model_fields) or "none"
-                raise UserError(f"measure {self.name} has no option {name}: it takes {known}") from error
+                raise UserError(f"measure {self.name} has no option {name}; available options: {known}") from error
             reason = first["msg"][:1].lower() + first["msg"][1:]
             raise UserError(f"option {name} of measure {self.name}: {reason}") from error
 
@@ -174,14 +174,15 @@ class Measure(ABC):
             UserError: the combination is not supported.
         """
         if self.on_task and task_name is None:
-            raise UserError(f"measure {self.name} needs a task: give one of {', '.join(TASKS)}")
+            raise UserError(f"measure {self.name} needs a task: choose one of {', '.join(TASKS)}")
         if not self.on_task and (task_name, initialisation, seed) != (None, "pretrained", 1):
             raise UserError(f"measure {self.name} uses no task and no training: leave out task, init and seed")
         if not self.reads_model and checkpoint is not None:
             raise UserError(f"measure {self.name} uses no model: leave out checkpoint")
         if not self.fits(initialisation) and checkpoint is None:
             raise UserError(
-                f"measure {self.name} compares a trained model with the pretrained one: choose another initialisation"
+                f"measure {self.name} compares a trained model with the pretrained one: "
+                "choose an initialisation that involves training"
             )
 
     def variants(self, settings: Params) -> list[dict[str, Any]]:
@@ -209,7 +210,7 @@ class Measure(ABC):
     def most(self, settings: Params) -> int | None:
         """Return the maximum number of rows that the settings allow, or None if they set no maximum.
 
-        Limits set for a particular run are ignored. By default, only measures in section `attention` have a maximum.
+        Limits set for a particular run are ignored. By default, there is a maximum only if `section` is `attention`.
         """
         return settings.attention.examples if self.section == "attention" else None
 
@@ -267,7 +268,8 @@ class Measure(ABC):
     def data_facts(self, context: MeasureContext) -> dict[str, Any]:
         """Return the data's origin, fingerprint, status and limit for the provenance record.
 
-        The limit is the number of rows if the run was limited to a subset, and None if it was not.
+        If the run was limited to fewer rows than the settings allow, the limit is the number of measured rows.
+        Otherwise, it is None.
         """
         rows, available = self.rows(context), len(context.resources.rows.whole(context.subject.task, "dev"))
         unlimited = min(available, self.most(context.resources.settings) or available)
@@ -303,11 +305,11 @@ class Measure(ABC):
         return marked, examples
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the charts of a measurement as data, which the report draws."""
+        """Yield a measurement's charts as data. The report draws them."""
         yield from ()
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the chart that K19 published, followed by the same chart for the mean of these measurements."""
+        """Yield the chart that K19 published, and then a chart of the same kind for the mean of these measurements."""
         yield from ()
 
     def degenerate(self, measurement: Measurement) -> str | None:
@@ -315,7 +317,7 @@ class Measure(ABC):
 
         Claims about collapsed models are not judged.
 
-        By default, a model has collapsed if some heads lack values on examples for which other heads have values.
+        By default, a model has collapsed if some heads, but not all, have no value for the same example.
         """
         return heads_without_numbers(measurement)
 

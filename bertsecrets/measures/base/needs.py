@@ -1,4 +1,4 @@
-"""The resources that measures use, and what some measures require besides rows and a checkpoint.
+"""The resources that measures use, and the additional requirements of some measures.
 
 Each requirement reports whether something is missing, and adds facts to the cache key.
 """
@@ -17,12 +17,12 @@ from bertsecrets.texts.parsing import describe, load_pipeline
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.types import Precision
 
-FRAMES_ADVICE = "frame-heads needs the option frames: a JSONL file of frame sentences, or FrameNet's folder"
+FRAMES_ADVICE = "frame-heads needs the option frames: set it to a JSONL file of frame sentences or to FrameNet's folder"
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Everything that a measure uses, besides the subject that is measured.
+    """Everything that a measure uses apart from the measured subject.
 
     `frames` is a file or folder of frame sentences. `spacy` names the pipeline for tagging and parsing. `kept` is the
     cache folder for intermediate results. `grid_precision` is the model's precision during head ablation.
@@ -38,14 +38,14 @@ class Resources:
 
 
 class Requirement:
-    """A requirement of a measure besides rows and a checkpoint, such as a spaCy pipeline."""
+    """Something that a measure requires in addition to rows and a checkpoint, such as a spaCy pipeline."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return in one line what is missing and how to get it, or None if nothing is missing."""
+        """Return a line that says what is missing and how to get it, or None if nothing is missing."""
         return None
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return the facts about the requirement that affect results and belong in the cache key."""
+        """Return the facts about the requirement that affect results. They become part of the cache key."""
         return {}
 
 
@@ -76,7 +76,10 @@ def pipeline_facts(name: str) -> dict[str, Any]:
 
 @functools.cache
 def described(name: str, _content: str | None) -> dict[str, Any]:
-    """Return the facts that identify a spaCy pipeline. They are cached until the content of its folder changes."""
+    """Return the facts that identify a spaCy pipeline.
+
+    The facts are cached until the content of the pipeline's folder changes.
+    """
     return describe(load_pipeline(name))
 
 

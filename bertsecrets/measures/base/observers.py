@@ -1,4 +1,7 @@
-"""Functions and observers that several measures share. They compute received attention, maxima and means."""
+"""Functions and observers that several measures share.
+
+They compute the attention that tokens receive, maximum weights, and means over examples.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -21,7 +24,7 @@ def received(maps: Maps, batch: Batch) -> Float[torch.Tensor, "rows heads tokens
 def max_over(
     columns: Float[torch.Tensor, "rows heads tokens"], marks: Bool[torch.Tensor, "kinds rows tokens"]
 ) -> Float[torch.Tensor, "kinds rows heads"]:
-    """Return the largest value among the tokens of each kind, by row and head, or NaN if there are no such tokens."""
+    """Return the largest value among the tokens of each kind, by row and head, or NaN if a kind has none."""
     largest = torch.where(marks[:, :, None, :], columns, -torch.inf).amax(-1)
     return torch.where(marks.any(-1)[:, :, None], largest, torch.nan)
 
@@ -42,7 +45,7 @@ def max_weight(maps: Maps, batch: Batch, pairs: TokenPairs) -> Float[torch.Tenso
 
 
 class SampleObserver:
-    """Base class for observers of one model. They store, under each name, one value per example, layer and head.
+    """Base class for observers of one model. For each name, they store one value per example, layer and head.
 
     Values are NaN for examples that lack the observed feature. If `counts` is set, `compute` also returns the number of
     examples with the feature.
@@ -66,7 +69,10 @@ class SampleObserver:
 
 
 class PairObserver(SampleObserver):
-    """Observer of one model. It stores the maximum weight over each relation's token pairs, [example, layer, head]."""
+    """Observer of one model.
+
+    For each relation, it stores the maximum weight over all token pairs, [example, layer, head].
+    """
 
     def __init__(self, examples: int, layers: int, heads: int, relations: Mapping[str, TokenPairs]):
         super().__init__(examples, layers, heads, relations)
@@ -96,9 +102,9 @@ def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 
 
 def heads_without_numbers(measurement: Measurement) -> str | None:
-    """Return a message if some heads lack values on examples for which other heads have values, else None.
+    """Return a message if some heads, but not all, have no value for the same example. Otherwise, return None.
 
-    Examples for which all heads are NaN are ignored, because they may lack what is measured, such as a pronoun.
+    Examples without a value for any head are ignored, because they may not contain what is measured, such as a pronoun.
     """
     for name, sample in measurement.samples.items():
         if sample.dtype.kind == "f" and sample.ndim == 3:
@@ -114,10 +120,10 @@ def heads_without_numbers(measurement: Measurement) -> str | None:
 
 
 def mark_words(alignment: Alignment, wanted, first: Parses, second: Parses | None = None) -> np.ndarray:
-    """Return a mask of the tokens of the wanted words in both texts, [example, token].
+    """Return a mask of the tokens that belong to selected words of either text, [example, token].
 
     Args:
-        wanted: Predicate that returns True for wanted words.
+        wanted: Function that returns whether to select a word.
     """
     marks = alignment.mark(first.spans(wanted), 0)
     return marks if second is None else marks | alignment.mark(second.spans(wanted), 1)

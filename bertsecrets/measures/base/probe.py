@@ -1,4 +1,4 @@
-"""Checks of whether a model can be measured, made on two short examples before any training or measuring."""
+"""Checks that a model can be measured. They use two short examples and run before any training or measuring."""
 
 import functools
 from collections.abc import Callable
@@ -76,7 +76,10 @@ class ModelChecks:
 
 
 def refusals(ref: ModelRef) -> dict[str, str | None]:
-    """Return, for each measure that reads a model, why it does not support this model, or None if it does."""
+    """Return a mapping from measure names to the reasons why these measures do not support a model.
+
+    The reason is None if the measure supports the model. Measures that use no model are omitted.
+    """
 
     @functools.cache
     def opened(kernel: str) -> OpenModel:

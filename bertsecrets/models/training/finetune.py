@@ -40,7 +40,7 @@ def make_checkpoint(
     device: torch.device,
     states: Path | None = None,
 ) -> dict[str, Any]:
-    """Open the model of a subject, train it with `finetune`, and return facts for the manifest."""
+    """Train the model that a subject describes, save it, and return facts for the manifest."""
     kernel = "sdpa" if device.type == "cuda" else "eager"  # on a CPU, SDPA is slower because of dropout
     opened = open_classifier(ref, task(subject.task), subject.initialisation, subject.seed, attention=kernel)
     release_memory()  # memory of earlier measurements
@@ -81,8 +81,8 @@ def finetune(
         states: Folder for saved states of this training run. The run resumes from the newest of these states.
 
     Returns:
-        Facts for the manifest: steps, mean training loss between logged steps, seconds, device, precision, kernel,
-        number of parameters.
+        Facts for the manifest: the numbers of steps and parameters, the mean losses between logged steps, the training
+        time in seconds, the device, the precision, and the attention kernel.
     """
     began = time.monotonic()
     model: Any = classifier.model
@@ -101,7 +101,7 @@ def finetune(
             device=device.type,
             examples=len(encoded),
         )
-        check_memory(title, needed, device, "lower finetune.batch_size or finetune.max_length in params.yaml")
+        check_memory(title, needed, device, "reduce finetune.batch_size or finetune.max_length in params.yaml")
         what, size = "checkpoint", checkpoint_bytes(classifier)
         if states is not None and not listed(states, "step-*"):  # a state to resume from is already on disk
             what, size = "checkpoint and saved state", size + state_bytes(model)

@@ -78,7 +78,7 @@ class Training:
 
         self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not self.weights:
-            raise NotApplicableError(f"{type(self.model).__name__} has no trainable weights outside its encoder")
+            raise NotApplicableError(f"{type(self.model).__name__} has a frozen encoder and no other weights to train")
         decaying = set(get_parameter_names(self.model, [nn.LayerNorm], list(UNDECAYED_NAMES)))
         groups = [
             {"params": [p for name, p in self.weights.items() if (name in decaying) == decays], "weight_decay": decay}
@@ -172,7 +172,7 @@ class Training:
         self.total.zero_()
 
     def check_finite(self, states: Path | None) -> None:
-        """Check that all values since the last check were finite. Otherwise, delete the saved states and fail."""
+        """Check all values since the last check. If one is not finite, delete the saved states and raise an error."""
         if not self.unchecked:
             return
         table = torch.stack(self.unchecked).cpu()
@@ -192,7 +192,7 @@ class Training:
             shutil.rmtree(states, ignore_errors=True)
         raise UserError(
             f"training diverged at step {step} of {self.steps} ({what}) at learning rate {self.rate(step - 1):.3g}: "
-            f"lower finetune.{self.rate_setting} ({self.peak:g}) in params.yaml"
+            f"reduce finetune.{self.rate_setting} ({self.peak:g}) in params.yaml"
         )
 
     def state(self, seconds: float) -> State:
@@ -212,12 +212,12 @@ class Training:
         return State(self.step, tensors, facts)
 
     def fits(self, state: State) -> bool:
-        """Return whether a saved state belongs to this training run. If it does not, log a message."""
+        """Return whether a saved state belongs to this training run, and log a message if it belongs to another run."""
         shapes = {name: weight.shape for name, weight in self.weights.items()}
         held = {name: weight.shape for name, weight in state.tensors.get("weights", {}).items()}
         fitting = state.facts.get("steps") == self.steps and held == shapes
         if not fitting:
-            log.info("ignoring the saved training state: its run had other weights or another number of steps")
+            log.info("ignoring the saved training state of a run with different weights or a different number of steps")
         return fitting
 
     @torch.no_grad()

@@ -84,7 +84,7 @@ def newest(folder: Path) -> State | None:
         try:
             return _read(place)
         except UserError as error:
-            log.info(f"ignoring damaged training state {place} ({error})")
+            log.info(f"ignoring the damaged training state {place}: {error}")
             shutil.rmtree(place, ignore_errors=True)
     return None
 

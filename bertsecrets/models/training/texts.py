@@ -20,7 +20,7 @@ HIDDEN_OUTPUT, POOLED_OUTPUT = "last_hidden_state", "pooler_output"
 
 @dataclass(frozen=True)
 class Reading:
-    """The encoder output that a classifier reads. If it has a vector per token, `place` says which token is read."""
+    """The encoder output that a classifier reads. For an output with one vector per token, `place` is the token."""
 
     output: str
     kind: type[Any]  # type of the object with all outputs
@@ -43,7 +43,7 @@ class Reading:
         tokens: Int[torch.Tensor, "rows 1"],
         **others: Any,
     ) -> Any:
-        """Return a model's output for one-token texts, using `features` as the output of the encoder."""
+        """Return a model's output for texts of one token each, with `features` as the output of its encoder."""
         given = {
             HIDDEN_OUTPUT: features[:, None],
             **({POOLED_OUTPUT: features} if self.output == POOLED_OUTPUT else {}),
@@ -78,7 +78,7 @@ class EncodedTexts:
     def for_classifier(cls, model: Any, encoded: Encoded, device: torch.device, *, half: bool) -> "EncodedTexts | None":
         """Encode texts for a model's classifier.
 
-        If there are no texts, or if the classifier reads more than one vector per text, return None.
+        Without texts, or if the classifier reads more than one vector per text, return None.
         """
         if not len(encoded):
             return None
@@ -94,8 +94,8 @@ class EncodedTexts:
 def encoder_output(model: Any, batch: Batch) -> Any:
     """Run a classifier, and return the output of its encoder.
 
-    The encoder is not run by itself, because the classifier may pass extra arguments to it. For example,
-    Longformer's classifier passes arguments that give [CLS] global attention.
+    The whole classifier is run, because it may call the encoder with extra arguments. For example, the classifier of
+    Longformer gives [CLS] global attention.
     """
     outputs: list[Any] = []
     with hooked([model.base_model], lambda _module, _inputs, output: outputs.append(output)):
@@ -113,9 +113,10 @@ def _with_encoder_output(model: Any, given: Any, **inputs: Any) -> Any:
 
 
 def reading_of(model: Any, batch: Batch) -> Reading | None:
-    """Return which of the encoder's outputs a classifier reads, or None if it reads several vectors per text.
+    """Return which encoder output a classifier reads, or None if it reads several vectors per text.
 
-    The vector is detected by the gradient of the logits. As a check, the logits are computed from this vector alone.
+    The output is found by computing gradients of the logits. As a check, the logits are computed from one vector per
+    text.
     """
     encoder = model.base_model
     if encoder is model or getattr(model.config, "is_encoder_decoder", False):

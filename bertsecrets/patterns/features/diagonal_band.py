@@ -45,11 +45,12 @@ def band_features(view: View) -> dict[str, Column]:
 
 
 def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) -> dict[str, Column]:
-    """Return two features of the rows' centres of attention: slope over rows, and correlation with the row index.
+    """Return how closely the rows' centres of attention follow the diagonal.
 
-    Slope and correlation are 1 on a diagonal, and 0 if all rows of a text attend to the same positions. Both features
-    are averaged over texts of more than five words, weighted by length. Rows that barely attend to their text have no
-    centre.
+    The centre of a row is the mean position to which the row attends. The centres are regressed on the row index. The
+    two features are the slope and the correlation. Both are 1 on a diagonal, and 0 if all rows of a text attend to the
+    same positions. Both are averaged over texts of more than five words, weighted by length. Rows that barely attend to
+    their text are ignored.
 
     Args:
         given: Attention mass from each row to each group of columns (`Weights.kinds`).
@@ -70,7 +71,10 @@ def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) 
 
 
 def _slope(centre: Row, own: Bool[torch.Tensor, "maps tokens"]) -> tuple[Column, Column]:
-    """Return the slope of a regression of `centre` on the row index, and their correlation, over the mask `own`."""
+    """Return the slope of the regression of `centre` on the row index, and the correlation between the two.
+
+    Only rows in the mask `own` count.
+    """
     places = torch.arange(centre.shape[1], device=centre.device).float()
     rows = (places - mean(places.expand_as(centre), own)[:, None]) * own
     moved = (centre - mean(centre, own)[:, None]) * own

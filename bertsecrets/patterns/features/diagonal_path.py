@@ -49,7 +49,9 @@ def _path(
     widest: Float[torch.Tensor, " maps"],
     count: Int[torch.Tensor, " maps"],
 ) -> tuple[Int[torch.Tensor, "maps words"], Row]:
-    """Find the brightest path by dynamic programming. Return the offset from the diagonal and the brightness per row.
+    """Find the brightest path by dynamic programming.
+
+    Return the path's offset from the diagonal and its brightness in each row.
 
     Args:
         widest: Maximum offset from the diagonal, for each map.

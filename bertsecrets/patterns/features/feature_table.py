@@ -1,7 +1,7 @@
 """The table of all features of attention maps. Features are comparable across maps of different lengths.
 
 Features have names and are computed for batches of padded maps. The rows of an L x L map sum to 1, so the map's total
-mass is L. Shares of attention are fractions of L. Special tokens are [CLS], the [SEP] between the texts, and the
+mass is L. A share of attention is a mass divided by L. Special tokens are [CLS], the [SEP] between the texts, and the
 last token of the input. All other tokens are called inside tokens.
 """
 
@@ -54,7 +54,10 @@ def _all(stack: MapStack) -> dict[str, Column]:
 
 
 def _special(view: View) -> dict[str, Column]:
-    """Return the share of each special token, their total, and the larger of this total and the largest column."""
+    """Return the shares of attention that special tokens receive, one by one and in total.
+
+    `strong` is the larger of two numbers: this total, and the share of the most attended token.
+    """
     stack, received = view.stack, view.read.received
     cls, middle, last = received.gather(1, stack.special()).unbind(1)
     two = stack.boundary < stack.lengths
@@ -64,7 +67,11 @@ def _special(view: View) -> dict[str, Column]:
 
 
 def _bands(view: View) -> dict[str, Column]:
-    """Return the shares of diagonals, overall and between inside tokens, and how many rows have a strong diagonal."""
+    """Return how much attention is on the main diagonal and the diagonals next to it.
+
+    Some of these features cover the whole map, and the others only the cells between inside tokens. `best_band_half`
+    and `best_band_tenth` are the fractions of rows with a weight above one half or one tenth near the diagonal.
+    """
     within, count = view.within, view.lengths.float()
     inner = view.near(within) * within[:, None, :]  # marks cells between two words
     whole, kept = ((view.read.given[:, kind] * within).sum(1).clamp(min=EPSILON) for kind in (0, 1))
@@ -91,7 +98,7 @@ def _bands(view: View) -> dict[str, Column]:
 
 
 def _segments(view: View) -> dict[str, Column]:
-    """Return how much of the attention between inside tokens stays in the same text, compared with a uniform map."""
+    """Return how much of the attention between inside tokens stays within a text, compared with uniform attention."""
     two = view.two.float()
     mass, places = view.texts.float() @ view.read.given[:, 2:4].transpose(1, 2), quarter_sizes(view.texts)
     own, own_places = mass[:, (0, 1), (0, 1)].sum(1), places[:, (0, 1), (0, 1)].sum(1)
@@ -105,7 +112,11 @@ def _segments(view: View) -> dict[str, Column]:
 
 
 def _rows(view: View) -> dict[str, Column]:
-    """Return the entropy of rows and of the mean row, divided by log L, and the mass of each row's largest cells."""
+    """Return features of how widely rows spread their attention.
+
+    The first three are the mean entropy of the rows, the entropy of the mean row, and their difference, each divided by
+    log L. The other two are the mean mass of the largest cell and of the three largest cells in a row.
+    """
     read, real = view.read, view.real
     scale = view.lengths.float().log().clamp(min=EPSILON)
     average = mean(read.entropy / scale[:, None], real)
@@ -120,7 +131,10 @@ def _rows(view: View) -> dict[str, Column]:
 
 
 def _columns(view: View) -> dict[str, Column]:
-    """Return how much attention concentrates on a few columns, based on column masses and positions of row maxima."""
+    """Return how much attention concentrates on a few columns.
+
+    The features are computed from the mass of each column and from the column of each row's largest weight.
+    """
     stack, within, real, received = view.stack, view.within, view.real, view.read.received
     tokens = received.shape[1]
 
@@ -150,6 +164,6 @@ def _columns(view: View) -> dict[str, Column]:
 
 @functools.cache
 def feature_names() -> tuple[str, ...]:
-    """Return the names of the features, in the order of `features`."""
+    """Return the names of the features, in the order in which `features` returns them."""
     uniform = MapStack(torch.full((1, 8, 8), 1 / 8), torch.tensor([8]), torch.tensor([4]))
     return tuple(_all(uniform))

@@ -45,16 +45,21 @@ def picture_features(view: View) -> dict[str, Column]:
 
 
 def _low(column: Row, lengths: Int[torch.Tensor, " maps"]) -> Column:
-    """Return, for each map, the 20 % quantile of the brightness of one column over all rows."""
+    """Return the 20 % quantile of a column's brightness over all rows.
+
+    Args:
+        column: Brightness of one column of each map.
+    """
     beyond = torch.arange(column.shape[1], device=column.device) >= lengths[:, None]
     order = column.masked_fill(beyond, 2.0).sort(dim=1).values
     return order.gather(1, (0.2 * (lengths - 1)).long()[:, None])[:, 0]
 
 
 def _explained(rest: Column, height: Row, within: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """Return the fraction of the brightness variance that column means explain, over cells between inside tokens.
+    """Return the fraction of the variance of brightness that column means explain.
 
-    Column means are computed over all rows, including special tokens.
+    The variance is computed over cells between inside tokens. Column means are computed over all rows, including those
+    of special tokens.
     """
     size = within.sum(1).clamp(min=1).float()
     rest = rest / size.square()

@@ -1,7 +1,7 @@
 """The quantities from which features are computed: token masks, and reductions over all cells of the maps.
 
-Most of the time is spent on passes over all cells. To save such passes, each reduction is computed only once. Batches
-are small and contain maps of similar length, so they need little padding and fit into the processor's cache. Linear
+Most of the time is spent on passes over all cells of the maps, so each reduction is computed only once. Batches are
+small and contain maps of similar length, so they need little padding and fit into the processor's cache. Linear
 reductions are matrix products. Features are then computed from the reductions in larger batches.
 """
 
@@ -55,7 +55,11 @@ class View:
 
     @cached_property
     def own_size(self) -> Row:
-        """Number of words in each token's text; number of all words for special tokens and for inputs with one text."""
+        """Number of words in the text of each token.
+
+        Special tokens belong to no text. For them, and for inputs with only one text, all words of the input are
+        counted.
+        """
         whole = self.words[:, None]
         own = torch.where(self.texts[:, 0], self.sizes[:, :1], torch.where(self.texts[:, 1], self.sizes[:, 1:], whole))
         return torch.where(self.two[:, None], own, whole).clamp(min=1).float()
@@ -68,12 +72,12 @@ class View:
 
     @property
     def tokens_of_words(self) -> Places:
-        """The token position of each word. Entries after a map's last word are arbitrary."""
+        """The token position of each word. Positions after the last word of a map are filled with arbitrary values."""
         return torch.minimum(self.places + 1 + self.after_middle, self.places[-1])
 
     @cached_property
     def around_border(self) -> Float[torch.Tensor, "maps 2 tokens"]:
-        """Masks of the last words before the border between the texts, and of the first words after that border."""
+        """Masks of the words just before and just after the border between the two texts."""
         border, places = self.stack.boundary[:, None], self.places
         before = self.within & (places >= border - 1 - BORDER_TOKENS) & (places < border - 1)
         after = self.within & (places >= border) & (places < border + BORDER_TOKENS)
@@ -128,7 +132,7 @@ class Weights:
 class Reductions:
     """Sums, maxima and other reductions over all cells of maps, computed from attention weights or from brightness.
 
-    Bands contain the cells of each row at offsets from -`BAND_DIAGONALS` to `BAND_DIAGONALS` from the diagonal. `given`
+    `bands` contains, for each row, the cells that are at most `BAND_DIAGONALS` columns away from the diagonal. `given`
     is the mass from each row to each group of columns (`Weights.kinds`). `sums` contains the sum over each diagonal,
     for each combination of row text and column text. Before attention weights are summed, rows are normalised to sum to
     1 over words.
@@ -178,14 +182,21 @@ class Reductions:
 
 
 def _shape(name: str, value: torch.Tensor, tokens: int) -> tuple[int, ...]:
-    """Return the shape that a reduction has for one map of `tokens` tokens, given its `value` for shorter maps."""
+    """Return the shape of a reduction for a single map of `tokens` tokens.
+
+    Args:
+        value: The same reduction for a batch of maps of any length.
+    """
     if name in LENGTHLESS_REDUCTIONS:
         return value.shape[1:]
     return (*value.shape[1:-1], 2 * tokens - 1 if name in DIAGONAL_REDUCTIONS else tokens)
 
 
 def _of_length(name: str, whole: torch.Tensor, tokens: int) -> torch.Tensor:
-    """Crop a reduction to maps of `tokens` tokens. A reduction over diagonals is cropped around the main diagonal."""
+    """Crop a reduction so that it fits maps of `tokens` tokens.
+
+    A reduction over diagonals is cropped on both sides, so that the main diagonal stays in the middle.
+    """
     if name in LENGTHLESS_REDUCTIONS:
         return whole
     if name in DIAGONAL_REDUCTIONS:
@@ -247,7 +258,7 @@ def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
     """Return the brightness of all cells, from 0 to 1, as defined in `patterns.classes`.
 
     Args:
-        peaks: Largest weight in each row, if already computed.
+        peaks: Largest weight in each row. If None, it is computed here.
     """
     peaks = stack.maps.amax(2) if peaks is None else peaks
     last = stack.lengths - 1
@@ -291,7 +302,8 @@ def _write_ribbon(
 ) -> None:
     """Write the cells near the diagonal to `ribbon`, excluding special tokens.
 
-    The token position of a word is its word index plus one before the [SEP] between two texts, and plus two after it.
+    The token position of a word is its index among all words plus the number of special tokens before it, which is one
+    in the first text and two in the second.
     """
     words, maps, size = ribbon.shape
     margin = size // 2
@@ -309,10 +321,10 @@ def _write_ribbon(
 
 
 class Sheared:
-    """A buffer for reading the diagonals of maps as columns.
+    """A buffer that holds maps in such a way that their diagonals can be read as columns.
 
-    Each row is followed by L - 1 zeros. In a strided view with one more element per row, diagonals become columns.
-    Elements outside the map are 0.
+    In the buffer, each row of a map is followed by L - 1 zeros. A strided view whose rows are longer by one element
+    then has the diagonals of the map as its columns. Elements of this view that are outside the map are 0.
     """
 
     def __init__(self, maps: int, tokens: int, device: torch.device):
@@ -325,9 +337,9 @@ class Sheared:
     def sums(
         self, maps: Cells, rows: Float[torch.Tensor, "maps kinds tokens"], columns: Float[torch.Tensor, "maps 2 tokens"]
     ) -> Float[torch.Tensor, "maps kinds 2 offsets"]:
-        """Return the weighted sums over diagonals, given weights for rows and columns.
+        """Return the weighted sum over each diagonal. A cell's weight is its row's weight times its column's weight.
 
-        The order of diagonals is that of `View.steps`.
+        Diagonals are in the same order as in `View.steps`.
         """
         sums = maps.new_empty(*rows.shape[:2], 2, self.diagonals.shape[2])
         for part, some, by, kinds in zip(*(x.split(self.step) for x in (sums, maps, rows, columns)), strict=True):

@@ -1,6 +1,6 @@
 """Functions that select regions of padded maps, such as inside tokens, and compute statistics over a region.
 
-All features are computed with these functions, and so they do not depend on padding.
+All features are computed with these functions, so padding does not affect any feature.
 """
 
 import torch

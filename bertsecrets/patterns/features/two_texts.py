@@ -1,4 +1,7 @@
-"""Features for inputs with two texts: two bright squares along the diagonal, and dark corners between the texts.
+"""Features that describe the squares and corners of a map, for inputs with two texts.
+
+A square contains the attention within one of the texts, and lies on the diagonal. The two corners contain the attention
+between the texts. If each text attends mainly to itself, the squares are bright and the corners are dark.
 
 Squares and smears along the diagonal both concentrate attention near the diagonal, but differ at the border between the
 texts. In a smear, attention depends only on distance. With squares, attention also depends on whether two tokens belong
@@ -16,11 +19,12 @@ DIFFERENCE_FLOOR = 0.05  # fraction of the uniform weight; smaller differences a
 
 
 def off_diagonal_features(view: View) -> dict[str, Column]:
-    """Return, for each corner, the log ratio of its mass to the mass within texts at the same distances.
+    """Return features that compare the mass of each corner with the mass within the texts.
 
-    A corner consists of the rows of one text and the columns of the other. The log ratio is strongly negative for
-    squares, and about 0 for smears. The features are the log ratios of both corners and the larger of the two. Each is
-    computed over the full corner and over its cells close to the diagonal.
+    A corner consists of the rows of one text and the columns of the other. Its mass is divided by the mass expected
+    from cells within the texts at the same distances from the diagonal. The features are the logarithms of this ratio
+    for the two corners, and the larger of the two logarithms. They are strongly negative for squares, and about 0 for
+    smears. Each feature is computed twice: over all cells of a corner, and only over its cells close to the diagonal.
     """
     size = view.words.clamp(min=1).float()
     floor = DIFFERENCE_FLOOR / size[:, None]
@@ -60,7 +64,11 @@ def block_features(view: View) -> dict[str, Column]:
 
 
 def _reach(view: View) -> dict[str, Column]:
-    """Return the brightness of squares far from the diagonal: as such, minus corners, and divided by near cells."""
+    """Return features of the brightness of squares far from the diagonal.
+
+    The features are this brightness, its difference from the brightness of the corners, and its ratio to the brightness
+    of cells near the diagonal.
+    """
     texts, steps = view.texts.float(), view.steps.abs()
     mass, sizes = view.read.light_received[:, 1:] @ texts.transpose(1, 2), quarter_sizes(view.texts)
     dark = mass[:, (0, 1), (1, 0)].sum(1) / sizes[:, (0, 1), (1, 0)].sum(1).clamp(min=1)
@@ -73,7 +81,10 @@ def _reach(view: View) -> dict[str, Column]:
 
 
 def _step(view: View) -> Column:
-    """Return the change in brightness at the border between the texts, for the text in which it is smaller."""
+    """Return how much brightness drops where rows cross the border from their own text to the other text.
+
+    The drop is averaged over the rows of each text, and the smaller of the two averages is returned.
+    """
     levels = view.read.border / view.around_border.sum(2).clamp(min=1)[:, :, None]
     fall = levels[:, 0] - levels[:, 1]
     return torch.minimum(mean(fall, view.texts[:, 0]), -mean(fall, view.texts[:, 1]))
