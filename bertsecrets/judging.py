@@ -1,34 +1,27 @@
 """Runs that judge claims on new or saved measurements, for the command line, the benchmarks and Python.
 
-A case is a claim on one task. Cases are judged at each interim analysis, and seeds are added as long as they could
-decide a case. An error in one case does not end the run.
+A case is a claim on one task. After each analysis, the cases that another seed could still decide are judged again with
+one more seed. An error in one case does not end the run.
 """
 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bertsecrets.claims.eligibility import (
     Eligibility,
     Eligible,
-    ModelFacts,
     NotApplicable,
     Skipped,
     about_other_architecture,
-    applicability,
 )
-from bertsecrets.claims.judge import judge, judge_in_sequence, refused
-from bertsecrets.claims.quantity import all_of
-from bertsecrets.claims.reasons import Cause, Grounds
-from bertsecrets.claims.requirements import is_measured, measure_case, measured_seeds
+from bertsecrets.claims.judge import refused
+from bertsecrets.claims.reasons import Cause
 from bertsecrets.claims.schema import Case
-from bertsecrets.claims.sequential import MOST_REPLACED
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import (
     MissingError,
@@ -41,10 +34,8 @@ from bertsecrets.errors import (
 )
 from bertsecrets.formats import FAILURES, VerdictData
 from bertsecrets.progress import counted, in_time, log
-from bertsecrets.settings import JudgeParams
-from bertsecrets.store.measurements import Shelf
 from bertsecrets.store.records import RecordedCause, RecordedRun, write_record
-from bertsecrets.types import AUTO, Measurement, Subject, as_chart
+from bertsecrets.types import Measurement, Subject, as_chart
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,9 +49,9 @@ def skipped(names: Sequence[str], reason: str) -> str:
 def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
     """Return the verdict on a case, or `Skipped` if data or a tool is missing.
 
-    If the model does not have the quantity, the outcome is "not applicable". If a further input, such as a second
-    model, was not given, the outcome is "inconclusive". Any other error, including a bug, results in a verdict without
-    an outcome (see `Verdict.error`).
+    If the claim's quantity does not exist for the model, the outcome is "not applicable". If the claim needs an input
+    that the user did not give, such as a second model, the outcome is "inconclusive". After any other error, even a
+    bug, the verdict has no outcome (see `Verdict.error`). A `RunError` is not caught.
     """
     try:
         return judge()
@@ -127,10 +118,11 @@ class Judgeable(Protocol):
 
     Attributes:
         model: The judged model or checkpoint.
-        wanted_seeds: The seeds to judge, as the user gave them: a number, a list, or `auto`; None for all saved seeds.
+        wanted_seeds: The seeds that the user asked for: a number of seeds, a list of seeds, or `auto`. None means all
+            saved seeds.
         interims: The seeds of each analysis.
         budget: The time limit for adding seeds, in seconds; None if unlimited.
-        commits: Git commits of the suite's code that made the measurements; empty if unknown.
+        commits: Git commits of the suite at the time the measurements were judged or saved; empty if unknown.
     """
 
     @property
@@ -145,11 +137,11 @@ class Judgeable(Protocol):
     def commits(self) -> Sequence[str]: ...
 
     def eligibility(self, case: Case) -> Eligibility:
-        """Return whether a case can be judged, given what is known before measuring."""
+        """Return whether a case can be judged, from what is known before anything is measured."""
         ...
 
     def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
-        """Return the verdict on a case from the analysis of these seeds."""
+        """Return the verdict on a case, based on these seeds."""
         ...
 
     def example_maps(self, subject: Subject) -> Measurement | None:
@@ -169,75 +161,19 @@ class Accepting(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class SavedMeasurements:
-    """Measurements saved in a folder, which are judged as if they had just been made.
-
-    Args:
-        run: The record of the run that saved the measurements; None if they were saved individually.
-    """
-
-    shelf: Shelf
-    model: str
-    settings: JudgeParams
-    wanted_seeds: int | str | list[int] | None = None
-    run: RecordedRun | None = None
-    interims: Sequence[Sequence[int]] = ((),)
-    budget: float | None = None
-
-    @property
-    def commits(self) -> Sequence[str]:
-        """Git commits of the suite that saved the measurements; empty if they were saved individually."""
-        return self.run.commits if self.run else []
-
-    def eligibility(self, case: Case) -> Eligibility:
-        """Return whether all measurements that a case needs were saved, and whether the case applies to the model."""
-        answer: Eligibility = Skipped("its measurements were not saved")
-        if seeds := self._seeds(case):
-            (needed,) = measure_case(self.shelf, case, self.model, seeds[:1])
-            answer = applicability(case, ModelFacts.of_measurement(all_of(needed)[0], case.claim.measure))
-        cause = self.run.not_applicable.get(str(case)) if self.run else None
-        if cause is None or cause.grounds not in Grounds.__members__ or isinstance(answer, Eligible):
-            return answer
-        return NotApplicable(Cause(Grounds[cause.grounds], dict(cause.facts)))
-
-    def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
-        """Return the verdict on a case."""
-        measured = measure_case(self.shelf, case, self.model, self._seeds(case))
-        if self.wanted_seeds == AUTO:
-            return judge_in_sequence(case, measured, self.settings)
-        if isinstance(self.wanted_seeds, int):
-            return judge_in_sequence(case, measured, self.settings, self.wanted_seeds)
-        return judge(case, measured, self.settings)
-
-    def _seeds(self, case: Case) -> Sequence[int]:
-        """Return a case's saved seeds.
-
-        If the number of seeds is fixed, spare seeds come last. They replace seeds that learned nothing.
-        """
-        wanted = self.wanted_seeds
-        if not isinstance(wanted, int):
-            return measured_seeds(self.shelf, case, self.model, wanted if isinstance(wanted, list) else None)
-        seeds = measured_seeds(self.shelf, case, self.model, range(1, wanted + 1))
-        spare = range(wanted + 1, wanted + 1 + MOST_REPLACED) if seeds else ()
-        return [*seeds, *takewhile(lambda seed: is_measured(self.shelf, case, self.model, [seed]), spare)]
-
-    def example_maps(self, subject: Subject) -> Measurement | None:
-        """Return the saved maps of a subject, if any."""
-        return self.shelf.find("example-maps", subject, {})
-
-
 class Runner(AbstractContextManager["Runner", None]):
     """Base class of runners, which obtain the measurements of a run.
 
-    The base class itself prepares and reports nothing: each case is measured when it is judged.
+    The base class measures nothing in advance and reports no verdicts. Each case is measured when it is judged.
     """
 
     def split(self, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
-        """Return two lists in the order of judging: the cases whose measurements are stored, and the other cases.
+        """Return two lists: the cases whose measurements are stored, and all other cases.
+
+        The cases are judged in this order.
 
         Raises:
-            UserError: If new measurements are needed but cannot be stored.
+            UserError: If new measurements are needed, but the store is not writable.
         """
         return [], list(cases)
 
@@ -246,7 +182,7 @@ class Runner(AbstractContextManager["Runner", None]):
         return False
 
     def prepare(self, cases: Sequence[Case], seeds: Sequence[int]) -> None:
-        """Announce the measurements to make, and run any jobs that must end before the cases are judged."""
+        """Announce the measurements to be made. Run the jobs that must end before the cases are judged, if any."""
 
     def tell(self, verdict: Verdict) -> None:
         """Report a verdict."""
@@ -256,10 +192,10 @@ class Runner(AbstractContextManager["Runner", None]):
 
 
 class JudgedRun:
-    """A run that finds the cases that can be judged, measures them, and judges them at each interim analysis.
+    """A run that measures and judges all cases that can be judged, in one or more analyses.
 
     Attributes:
-        asked: The requested cases, without cases about architectures other than the model's.
+        asked: The requested cases, except cases that are only about other model architectures.
         ended: Error that ended the run early, if any.
         baseline: The accepted verdicts, if any.
         examples: Examples for the attention viewer of the report (`report.viewer.Examples`).
@@ -279,7 +215,7 @@ class JudgedRun:
         self._began: float | None = None
 
     def possible(self) -> list[Case]:
-        """Return the cases that are not skipped, including those that do not apply to the model."""
+        """Return all cases that are not skipped. Cases that do not apply to the model are included."""
         return [case for case in self.asked if not isinstance(self.answers[str(case)], Skipped)]
 
     def eligible(self) -> list[Case]:
@@ -303,9 +239,10 @@ class JudgedRun:
             self.runner.prepare(self._divided[1], seeds)
 
     def results(self) -> Iterator[tuple[Case, Verdict | Skipped]]:
-        """Judge the cases, and yield the result of each case in each analysis.
+        """Judge the cases, and yield each case with its result, once per analysis.
 
-        As long as cases are open and the budget allows it, the next seed is added for all open cases at once.
+        If some cases are still open after an analysis, and the budget allows it, these cases are judged again with one
+        more seed.
         """
         cases, took, interims = self.possible(), 0.0, self.session.interims
         self._began = start = self._began or time.monotonic()
@@ -326,7 +263,11 @@ class JudgedRun:
                 cases, took, start = still_open, time.monotonic() - start, time.monotonic()
 
     def _analysis(self, cases: Sequence[Case], seeds: Sequence[int]) -> Iterator[tuple[Case, Verdict | Skipped]]:
-        """Judge cases on the given seeds: first the cases whose measurements are stored, then the other cases."""
+        """Judge cases on the given seeds, and yield each case with its result.
+
+        Cases that do not apply to the model come first. They are followed by the cases whose measurements are stored,
+        and then by all other cases.
+        """
         refused = {str(case): answer for case in cases if isinstance(answer := self.answers[str(case)], NotApplicable)}
         eligible = [case for case in cases if str(case) not in refused]
         ready, waiting = self._divided or self.runner.split(eligible, seeds)  # fails before the first verdict
@@ -343,7 +284,7 @@ class JudgedRun:
             yield case, result
 
     def _affords(self, cases: Sequence[Case], seed: int, took: float) -> bool:
-        """Return whether another seed fits into the remaining time if it takes as long as the last seed."""
+        """Return whether enough time is left for another seed, assuming that it takes as long as the last seed."""
         budget = self.session.budget
         if budget is None or self._began is None:
             return True
@@ -358,7 +299,7 @@ class JudgedRun:
         return False
 
     def result(self, case: Case) -> Verdict | Skipped:
-        """Return the final result of a case, after judging all cases that precede it in `results`."""
+        """Return the final result of a case. The cases that come before it in `results` are judged first."""
         if not isinstance(answer := self.answers[str(case)], Eligible):
             return answer if isinstance(answer, Skipped) else Verdict.because(case, "not applicable", answer.cause)
         while str(case) not in self._final:
@@ -373,10 +314,10 @@ class JudgedRun:
         return self._latest[str(case)]
 
     def judge(self, tell: Callable[[str], object] = print) -> None:
-        """Judge all cases. If an error ends the run early, it is available as `ended`.
+        """Judge all cases. If an error ends the run early, the error is stored in the attribute `ended`.
 
         Args:
-            tell: Function to call with a line of text about each case for which an input turns out to be missing.
+            tell: Function that is called with a line of text for each case that is skipped because an input is missing.
         """
         try:
             for case, result in self._judging:
@@ -391,7 +332,7 @@ class JudgedRun:
         return write_record(folder, self._recorded(), inputs)
 
     def _recorded(self) -> RecordedRun:
-        """Return the facts about the run that are needed to judge its measurements again."""
+        """Return the record of the run, which is needed to judge its measurements again later."""
         judged = [verdict for verdict in self.verdicts if verdict.outcome]
         unmeasured = [verdict for verdict in judged if verdict.outcome == "not applicable" and not verdict.inputs]
         return RecordedRun.model_validate(
@@ -420,15 +361,15 @@ class JudgedRun:
 
     @property
     def undecided(self) -> list[str]:
-        """The names of the requested cases that are inconclusive or have no verdict."""
+        """The names of the requested cases that have no verdict, or whose outcome is "inconclusive"."""
         outcomes = {str(verdict.case): verdict.outcome for verdict in self.verdicts}
         return [name for name in map(str, self.asked) if outcomes.get(name, "inconclusive") == "inconclusive"]
 
     def fails(self, verdict: Verdict, *, strict: bool = False) -> bool:
         """Return whether a verdict fails the run.
 
-        A failing verdict makes the run fail if it is worse than the accepted verdict. If there is no accepted verdict,
-        it makes the run fail if it is unexpected.
+        If the case has an accepted verdict, a failing verdict makes the run fail only if it is worse than the accepted
+        verdict. Otherwise, a failing verdict makes the run fail only if it is unexpected.
 
         Args:
             strict: Whether claims beyond K19 can fail the run even if they have no accepted verdict.
@@ -449,7 +390,7 @@ class JudgedRun:
         depend on which other claims were requested.
 
         Args:
-            strict: Also return 1 if a requested claim is undecided, or a claim beyond K19 fails.
+            strict: Whether to return 1 also if a requested claim is undecided or if a claim beyond K19 fails.
         """
         errors = [verdict for verdict in self.verdicts if verdict.outcome is None]
         bugs = [verdict.error for verdict in errors if not isinstance(verdict.error, UserError)]

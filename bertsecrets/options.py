@@ -8,15 +8,16 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from bertsecrets.errors import UserError, errors_in, near_matches, quoted, shortened
+from bertsecrets.errors import UserError, errors_in, near_matches, shortened
 from bertsecrets.models.families import full_name
+from bertsecrets.option_checks import check_jobs, check_threads, check_type, seed_range
 from bertsecrets.reading import expanded, seconds
 from bertsecrets.settings import EXPECTED_VARIABLE, project_options
 from bertsecrets.texts.tasks import Task
 from bertsecrets.texts.tasks import task as task_named
-from bertsecrets.types import AUTO, INITIALISATIONS, KEEPS, PRECISIONS, SEED_LIMIT, InitialisationName, Keep
+from bertsecrets.types import AUTO, INITIALISATIONS, KEEPS, PRECISIONS, Keep
 
 if TYPE_CHECKING:
     from bertsecrets.texts.glue import Source
@@ -53,9 +54,6 @@ HELP_GROUPS = {
 }
 MAX_PATH_BYTES, MAX_NAME_BYTES = 4095, 255  # bytes, on all common file systems
 LIMIT_OPTIONS = ("limit", "train_limit", "grid_limit")
-MAX_THREADS = 1024
-MAX_JOBS = 4096
-SEEDS_ALLOWED = 100  # every checkpoint is trained once per seed
 PATH_OPTIONS = ("model", "glue", "task_file", "store", "frames", "checkpoint")
 # Types that Python code may give; the command line parses text.
 OPTION_TYPES: dict[str, tuple[tuple[type, ...], tuple[str, ...]]] = {
@@ -71,9 +69,9 @@ OPTION_TYPES: dict[str, tuple[tuple[type, ...], tuple[str, ...]]] = {
 def path(text: str) -> Path:
     """Parse a path."""
     if not text:
-        raise argparse.ArgumentTypeError("the path is empty: name a file or folder")
+        raise argparse.ArgumentTypeError("the path is empty: give the path of a file or folder")
     if len(text.encode()) > MAX_PATH_BYTES or any(len(part.encode()) > MAX_NAME_BYTES for part in text.split("/")):
-        raise argparse.ArgumentTypeError(f"{shortened(text, 100)} is too long for a path: name a file or folder")
+        raise argparse.ArgumentTypeError(f"{shortened(text, 100)} is too long for a path: give a shorter path")
     return expanded(text)
 
 
@@ -138,7 +136,7 @@ class RunOptions:
     and `model` is the pretrained model to compare it with.
 
     Raises:
-        UserError: If an option is out of range or unknown, or has no effect on `checkpoint`.
+        UserError: If the value of an option is unknown or out of range, or if an option has no effect on `checkpoint`.
     """
 
     model: str | None = _option("hub name, folder, minilm or mpnet; NAME@REVISION pins a commit")
@@ -149,7 +147,7 @@ class RunOptions:
         **FOLDER_OPTION,
     )
     task_file: Sequence[Path | str] | Path | str | None = _option(
-        "YAML file of your own task (repeatable); claims on own tasks are judged unless --task names other tasks",
+        "YAML file of your own task; repeatable. Unless --task names other tasks, claims are judged on your own tasks",
         action="append",
         type=path,
         metavar="FILE",
@@ -157,14 +155,14 @@ class RunOptions:
     store: Path | str | None = _option(
         "folder of checkpoints and measurements (default: BERTSECRETS_STORE, otherwise runs)", **FOLDER_OPTION
     )
-    device: str | None = _option("cpu, cuda, cuda:1 (default: the GPU if there is one)")
+    device: str | None = _option("device to use, such as cpu, cuda or cuda:1 (default: the GPU if there is one)")
     precision: str | None = _option(
         "training precision: float32, bfloat16, or auto, which is bfloat16 if the device supports it natively "
         "(default: from params.yaml)"
     )
     jobs: int | None = _option(
-        "number of parallel jobs, which determines the default of --threads (default: BERTSECRETS_JOBS, otherwise one "
-        "per core but at most 4, or 1 on a GPU)",
+        "number of parallel jobs; the default of --threads depends on it (default: BERTSECRETS_JOBS or, if it is not "
+        "set, one per core but at most 4, or 1 on a GPU)",
         **NUMBER_OPTION,
     )
     threads: int | None = _option(
@@ -175,7 +173,7 @@ class RunOptions:
     limit: int | None = _option("use only N validation rows, a fixed random sample", **NUMBER_OPTION)
     train_limit: int | None = _option("use only N training rows, a fixed random sample", **NUMBER_OPTION)
     grid_limit: int | None = _option(
-        "use only N validation rows when disabling heads and layers, which is the slowest part", **NUMBER_OPTION
+        "use only N validation rows when disabling heads and layers, which takes the most time", **NUMBER_OPTION
     )
     frames: Path | str | None = _option(
         "sentences with frames: a JSONL file or FrameNet's folder (default: BERTSECRETS_FRAMES)",
@@ -246,13 +244,13 @@ class RunOptions:
         if self.threads is not None:
             check_threads(self.threads)
         if self.jobs is not None:
-            _check_jobs(self.jobs)
+            check_jobs(self.jobs)
         if self.checkpoint is not None:
             object.__setattr__(self, "checkpoint", expanded(self.checkpoint))
             self._check_checkpoint()
 
     def _gather_tasks(self) -> None:
-        """Add the tasks in the task files to `tasks`. Files whose tasks are already in `tasks` are not read again."""
+        """Add the tasks in the task files to `tasks`. Skip files whose tasks are already in `tasks`."""
         tasks = several(self.tasks)
         files = {expanded(file).absolute() for file in several(self.task_file) if isinstance(file, str | os.PathLike)}
         if files := files - {getattr(own, "file", None) for own in tasks}:
@@ -268,11 +266,11 @@ class RunOptions:
         if self.checkpoint_task is None and len(self.tasks) == 1:
             object.__setattr__(self, "checkpoint_task", self.tasks[0].name)
         if self.checkpoint_task is None:
-            raise UserError("a checkpoint needs the one task that it was fine-tuned on: name that task")
+            raise UserError("a checkpoint belongs to a single task: name the task on which it was fine-tuned")
         given = [name for name in TRAINING_OPTIONS if getattr(self, name) is not None]
         given += ["keep_checkpoints"] if self.keep_checkpoints != "full" else []
         if given:
-            raise UserError(f"the option `{given[0]}` has no effect on a trained checkpoint: leave it out")
+            raise UserError(f"the option `{given[0]}` has no effect on a trained checkpoint: leave out this option")
 
     @classmethod
     def from_namespace(cls, namespace: argparse.Namespace) -> "RunOptions":
@@ -288,10 +286,10 @@ class RunOptions:
         return cls(**{**defaults, **given})
 
     def judging(self, checkpoint: Path | None, tasks: Sequence[str]) -> "RunOptions":
-        """Return the options for judging a single checkpoint on its task, if a checkpoint is given.
+        """Return these options with `checkpoint` and its task, if a checkpoint is given.
 
         Raises:
-            UserError: If there is not exactly one task, or an option has no effect on a checkpoint.
+            UserError: If a checkpoint is given without exactly one task, or with an option that has no effect on it.
         """
         tasks = tasks or self.scope
         return replace(
@@ -304,7 +302,7 @@ class RunOptions:
         return self.model if self.checkpoint is None else str(self.checkpoint)
 
     def errors_about(self, name: str) -> AbstractContextManager[None]:
-        """Return a context for errors about an option. If an environment variable sets it, errors name the variable."""
+        """Return a context in which errors name the environment variable that sets the option, if there is one."""
         inherited = getattr(self, name) is None and os.environ.get(VARIABLES[name])
         return errors_in(f"{VARIABLES[name]} in the environment") if inherited else nullcontext()
 
@@ -315,7 +313,7 @@ class RunOptions:
             return self.jobs
         with self.errors_about("jobs"):
             try:
-                return _check_jobs(whole_number(given))
+                return check_jobs(whole_number(given))
             except argparse.ArgumentTypeError as error:
                 raise UserError(str(error)) from error
 
@@ -409,58 +407,6 @@ def flag(name: str) -> str:
     '--train-limit'
     """
     return f"--{name.replace('_', '-')}"
-
-
-def seed_range(count: int) -> range:
-    """Return seeds 1 to `count`.
-
-    >>> list(seed_range(3))
-    [1, 2, 3]
-    """
-    check_type("seeds", count)
-    if count < 1:
-        raise UserError(f"seeds {count} leaves no seeds to run: give 1 or more")
-    if count > SEEDS_ALLOWED:
-        raise UserError(f"seeds {count} is out of range: give 1 to {SEEDS_ALLOWED}")
-    return range(1, count + 1)
-
-
-def check_initialisation(name: str) -> InitialisationName:
-    """Return the name of an initialisation after checking it."""
-    check_type("init", name, (str,), "a name")
-    if name not in INITIALISATIONS:
-        raise UserError(f"unknown initialisation {name!r}: {near_matches(name, INITIALISATIONS)}")
-    return cast(InitialisationName, name)
-
-
-def check_type(name: str, value: object, types: tuple[type, ...] = (int,), expected: str = "a whole number") -> None:
-    """Check the type of an option. True and False do not count as numbers."""
-    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise UserError(f"{name} must be {expected}, not {quoted(value)}")
-
-
-def check_seed(seed: int) -> None:
-    """Check that a seed is in range."""
-    check_type("seed", seed)
-    if not 0 <= seed < SEED_LIMIT:
-        raise UserError(f"seed {seed} is out of range: give 0 to {SEED_LIMIT - 1}")
-
-
-def _check_jobs(jobs: int) -> int:
-    """Return a number of jobs after checking that it is in range."""
-    if not 1 <= jobs <= MAX_JOBS:
-        raise UserError(f"jobs {jobs} is out of range: give 1 to {MAX_JOBS}")
-    return jobs
-
-
-def check_threads(threads: int | None) -> None:
-    """Check the number of CPU threads. If `threads` is None, check OMP_NUM_THREADS instead."""
-    if threads is not None and not 1 <= threads <= MAX_THREADS:
-        raise UserError(f"threads {threads} is out of range: give 1 to {MAX_THREADS}")
-    variable = os.environ.get("OMP_NUM_THREADS", "") if threads is None else ""
-    first = variable.partition(",")[0].strip()  # the other numbers are for nested regions
-    if variable and not (first.isascii() and first.isdecimal() and 1 <= int(first[:5]) <= MAX_THREADS):
-        raise UserError(f"OMP_NUM_THREADS is {shortened(variable, 40)!r}: give 1 to {MAX_THREADS}, or unset it")
 
 
 def add_options(add: Callable[..., Any], names: Iterable[str] = tuple(PARSING)) -> None:

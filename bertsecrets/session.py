@@ -1,7 +1,7 @@
 """Sessions, used by the command line, the pytest plugin and Python code to measure subjects and judge claims.
 
-A session combines options, data, models and the store. Its caches (`bertsecrets.caches`) look up results in the
-store, so that no work is repeated.
+A session holds the options, the data, the models and the store. Before anything is trained or measured, the session's
+caches (`bertsecrets.caches`) look for the result in the store, so that no work is repeated.
 """
 
 import os
@@ -36,15 +36,8 @@ from bertsecrets.models.families import full_name
 from bertsecrets.models.in_memory import Held, check_tokenizer
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import locate, locator
-from bertsecrets.options import (
-    DEFAULT_PIPELINE,
-    TRAINING_OPTIONS,
-    RunOptions,
-    check_initialisation,
-    check_seed,
-    check_threads,
-    seed_range,
-)
+from bertsecrets.option_checks import check_initialisation, check_seed, check_threads, seed_range
+from bertsecrets.options import DEFAULT_PIPELINE, TRAINING_OPTIONS, RunOptions
 from bertsecrets.progress import log
 from bertsecrets.provenance import suite_commit
 from bertsecrets.reading import expanded, seconds
@@ -71,7 +64,7 @@ class _OfOneCheckpoint(MeasurementCache):
         self.folder_of = session.measured_folder
 
     def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
-        """Return a measurement, or raise the error with which another process failed to make it."""
+        """Return a measurement. If another process tried to make it and failed, raise the error of that process."""
         if error := self.failed.get(canonical(request)):
             raise error
         return super().get(request, checkpoint)
@@ -120,7 +113,7 @@ class Session:
         given |= {name: f"{type(model).__name__}-in-memory" for name, model in objects.items()}
         check_tokenizer(tokenizer)
         if tokenizer is not None and not objects:
-            raise UserError("tokenizer has no effect unless the model is in memory: leave it out")
+            raise UserError("the option `tokenizer` has no effect unless the model is in memory: leave out `tokenizer`")
         self.options = replace(options, **given) if options else RunOptions(**given)
         options, self.settings = self.options, settings or load_settings()
         if options.budget is not None and not self.adds_seeds:
@@ -184,7 +177,7 @@ class Session:
 
     @property
     def _storable(self) -> bool:
-        """Whether results may be stored: False if a model in memory differs from its saved form, such as by hooks."""
+        """Whether results may be stored. They are not stored if a model in memory differs from its saved form."""
         return all(held.storable for held in self._objects.values())
 
     @property
@@ -211,15 +204,16 @@ class Session:
 
     @property
     def wanted_seeds(self) -> int | str | list[int]:
-        """The seeds in the options or in `params.yaml`, as they were given: their number, a list, or `auto`."""
+        """The seeds in the options or in `params.yaml`, as they were given: a number of seeds, a list, or `auto`."""
         return self.options.seeds or self.settings.seeds
 
     @property
     def interims(self) -> list[Sequence[int]]:
         """The seeds of each analysis.
 
-        If seeds are added one by one, each analysis has one more seed than the analysis before. Otherwise, the first
-        analysis has all requested seeds. Later analyses can have spare seeds, which replace seeds that failed to learn.
+        If seeds are added one by one, the first analysis has one seed, and each later analysis has one more. Otherwise,
+        the first analysis has all requested seeds. If their number is fixed, each later analysis has one more spare
+        seed, which can replace a seed with which the model learned nothing.
         """
         if self.adds_seeds:
             return [seed_range(count) for count in range(1, ANALYSES[-1] + MOST_REPLACED + 1)]
@@ -228,18 +222,18 @@ class Session:
 
     @property
     def _fixed_number(self) -> int | None:
-        """The number of seeds to judge if it is fixed; None for a list of seeds, `auto` or a single checkpoint."""
+        """The number of seeds, if a number was given. None for a list of seeds, `auto` or a single checkpoint."""
         wanted = self.wanted_seeds
         return wanted if isinstance(wanted, int) and self.options.checkpoint is None else None
 
     @property
     def adds_seeds(self) -> bool:
-        """Whether seeds are added one by one as long as they could decide a claim (`--seeds auto`)."""
+        """Whether seeds are added one by one, as with `--seeds auto`."""
         return self.options.checkpoint is None and self.wanted_seeds == AUTO
 
     @property
     def budget(self) -> float | None:
-        """The time limit for adding seeds, in seconds; None if unlimited, or if the number of seeds is fixed."""
+        """The time limit for adding seeds, in seconds. None if unlimited, or if no seeds are added."""
         if not self.adds_seeds:
             return None
         given = self.options.budget or self.settings.budget
@@ -249,7 +243,7 @@ class Session:
         """Check, before long work starts, that a model is available. The default is the judged model or checkpoint.
 
         Raises:
-            UserError: If the model is not available, or the checkpoint was not trained for its task.
+            UserError: If the model is not available, or if the checkpoint was not trained for the task of the session.
         """
         if (checkpoint := self._judged_folder) is not None and model is None:
             of_task = task_named(self.options.scope[0])
@@ -263,7 +257,7 @@ class Session:
         """Return whether a case can be judged: whether its inputs are available, and whether it applies to the model.
 
         Raises:
-            UserError: If the case is only about certain architectures, but the model is not available.
+            UserError: If the case is only about certain architectures, and the model's architecture is unknown.
         """
         claim, facts = case.claim, ModelFacts()
         if claim.architectures:
@@ -290,7 +284,7 @@ class Session:
         """Return a subject: the session's model on a task or, without a task, the bare encoder.
 
         Raises:
-            UserError: If the task or the initialisation is unknown, or the seed out of range.
+            UserError: If the task or the initialisation is unknown, or if the seed is out of range.
         """
         check_seed(seed)
         name = check_initialisation(init)
@@ -320,7 +314,7 @@ class Session:
             options: Options for the measure, such as `padded_to=200`.
 
         Raises:
-            UserError: If the measure, task or an option is unknown, or data, a model or a tool is missing.
+            UserError: If the measure, the task or an option is unknown, or if data, a model or a tool is missing.
         """
         found = get_measure(measure)
         if task is None and found.on_task and len(self.options.scope) == 1:
@@ -353,10 +347,11 @@ class Session:
 
         Args:
             claim: Claim id (`C1`), including the variant if there are several (`D1-untrained`).
-            task: One of the claim's tasks. Optional if the claim has only one task, or if the session is about one
-                task.
+            task: One of the claim's tasks. It may be left out if the claim has only one task, or if the session is
+                about a single task.
             seeds: If given, judge on seeds 1 to `seeds` instead of the session's seeds. If the session's seeds are
-                `auto`, seeds are added as long as the budget allows, assuming that each seed takes as long as the last.
+                `auto`, seeds are added until the claim is decided or the budget is too small for another seed, which is
+                assumed to take as long as the last seed.
             checkpoint: Folder, or model in memory, to judge instead of checkpoints that the suite trains.
 
         Raises:
@@ -384,18 +379,19 @@ class Session:
         """Return the verdicts on all claims that can be judged on the model, and log which claims are skipped.
 
         Args:
-            task: Judge only claims on this task and on the bare encoder. The default is the task of the session's
-                checkpoint, otherwise the session's own tasks, otherwise all GLUE tasks.
+            task: Judge only claims on this task and claims about the bare encoder. The default is the task of the
+                session's checkpoint. Without a checkpoint, all of the user's own tasks are judged or, if there are
+                none, all GLUE tasks.
             claims: If given, only these claims or families are judged, such as `["C", "D1"]` or `"C"`.
             seeds: As in `judge`.
             checkpoint: As in `judge`.
 
         Raises:
-            UserError: If the task or a claim is unknown, or `claims` is empty.
+            UserError: If the task or a claim is unknown, or if `claims` is empty.
         """
         wanted = [claims] if isinstance(claims, str) else [*(claims or ())]
         if claims is not None and not wanted:
-            raise UserError("claims is empty: name claims or families, or leave it out to judge all of them")
+            raise UserError("`claims` is empty: name claims or families to judge, or leave out `claims` to judge all")
         session = self._with(checkpoint, task, seeds)
         names = [task] if task else session.options.scope or [glue.name for glue in GLUE_TASKS]
         tasks = {task_named(name).name for name in names}
@@ -409,7 +405,7 @@ class Session:
         return Verdicts(run.verdicts)
 
     def _with(self, checkpoint: "Path | nn.Module | None", task: str | None, seeds: int | None) -> "Session":
-        """Return a session for the given checkpoint or number of seeds, or this session if neither is given."""
+        """Return a session for the given checkpoint or number of seeds. Return this session if neither is given."""
         if checkpoint is None and seeds is None:
             return self
         if checkpoint is None:
@@ -429,11 +425,11 @@ class Session:
     # ------------------------------------------------------------------ verdicts
 
     def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
-        """Return the verdict on a case from the analysis of these seeds, making measurements that are not stored.
+        """Return the verdict on a case, based on these seeds. Make the measurements that are not stored.
 
-        If a checkpoint was given, the verdict applies only to that checkpoint. If the number of seeds is fixed, the
-        case stays open as long as spare seeds can replace seeds that learned nothing. If no seed learned anything, the
-        case does not stay open.
+        If a checkpoint was given, the verdict applies only to that checkpoint. If the number of seeds is fixed, a case
+        stays open as long as spare seeds can replace seeds with which the model learned nothing. If the model learned
+        nothing with any seed, the case does not stay open.
         """
         measured = requirements.measure_case(self, case, self.model, seeds)
         verdict = judge(case, measured, self.settings.judge, checkpoint=self.options.checkpoint is not None)
@@ -466,11 +462,11 @@ class Session:
         """Return a subject's measurement, making it if it is not in the store.
 
         Args:
-            checkpoint: Folder to measure instead of the subject's checkpoint.
+            checkpoint: Folder of a model to measure instead of the subject's checkpoint.
             options: Options for the measure, such as `padded_to=200` for `attention-change`.
 
         Raises:
-            UserError: If the measure or an option is unknown, or data, a model or a tool is missing.
+            UserError: If the measure or an option is unknown, or if data, a model or a tool is missing.
         """
         if checkpoint is None:
             checkpoint = self.measured_folder(get_measure(measure), subject)
@@ -491,22 +487,24 @@ class Session:
             yield
 
     def _check_trainable(self) -> None:
-        """Check that the model, if it is in memory, can be trained: copies would lose its hooks and its own code.
+        """Check that the session's model can be trained.
+
+        A model in memory that has hooks or code of its own cannot be trained, because copies of the model lose them.
 
         Raises:
             NotApplicableError: If the model has hooks or code of its own.
         """
         if "model" in self._objects and not self._objects["model"].storable:
             raise NotApplicableError(
-                f"{self._objects['model'].name} has hooks or code of its own, so only you can fine-tune it: "
-                "give the fine-tuned model as the checkpoint"
+                f"{self._objects['model'].name} has hooks or code of its own, which a copy for fine-tuning "
+                "would lose: fine-tune the model yourself, and give the fine-tuned model as the checkpoint"
             )
 
     def example_maps(self, subject: Subject) -> Measurement:
         """Return a subject's attention maps for the page's attention viewer, without training a checkpoint.
 
         Raises:
-            UserError: If the checkpoint was not kept, or the maps cannot be measured.
+            UserError: If the checkpoint was not kept, or if the maps cannot be measured.
         """
         stored = self.measurements.stored(Request("example-maps", subject)) or self.checkpoints.find(
             subject, verify=False
@@ -516,7 +514,7 @@ class Session:
         return self.measurement("example-maps", subject)
 
     def delete_checkpoints(self, subjects: Iterable[Subject]) -> None:
-        """If `keep_checkpoints` is `none`, delete the checkpoints of subjects, except those still needed."""
+        """If `keep_checkpoints` is `none`, delete the checkpoints of these subjects unless they are still needed."""
         if self.options.keep_checkpoints == "none":
             self.checkpoints.delete(subjects)
 
@@ -535,8 +533,7 @@ class Session:
         """Return the folder of the judged checkpoint, or None if the measure does not read this checkpoint.
 
         Raises:
-            UserError: If one checkpoint is not enough for the measure, or if the measure needs a pretrained model that
-                was not given.
+            UserError: If the measure also needs another checkpoint, or a pretrained model that was not given.
         """
         if (checkpoint := self._judged_folder) is None:
             return None
@@ -547,7 +544,7 @@ class Session:
         if (of_base or measure.compares) and self.options.model is None:
             raise NotGivenError("needs the pretrained model: name it with the option `model`")
         if measure.on_task and [subject.task] != self.options.scope:
-            raise NotApplicableError(f"also needs a checkpoint fine-tuned on {task_named(subject.task).title}")
+            raise NotApplicableError(f"needs another checkpoint, fine-tuned on {task_named(subject.task).title}")
         if initial.trains and initial.name != "pretrained":
-            raise NotApplicableError(f"needs {initial.title}, which the given checkpoint is not")
+            raise NotApplicableError(f"needs {initial.title}, not the given checkpoint")
         return None if of_base else checkpoint

@@ -16,8 +16,8 @@ PACKAGE = Path(bertsecrets.__file__).parent
 # Each part imports only from itself and from parts to its left.
 ORDER = (
     "errors", "arguments", "progress", "reading", "types", "formats", "settings", "devices", "store", "provenance",
-    "hub", "texts", "models", "ablation", "patterns", "measures", "claims", "judging", "compare", "report",
-    "options", "cores", "caches", "session", "jobs", "cli", "benchmarks",
+    "hub", "texts", "models", "ablation", "patterns", "measures", "claims", "judging", "saved", "compare", "report",
+    "option_checks", "options", "cores", "caches", "session", "jobs", "cli", "benchmarks",
 )  # fmt: skip
 COMMANDS = "cli"  # its modules have the command's name, which a domain module may share
 # Modules named like a folder: two after their measure; the third's name is part of the cache keys of checkpoints.

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from bertsecrets.cli.compare_sides import Selection, model_side, open_sides, wanted_of
 from bertsecrets.cli.outputs import check_output_files, refuse
 from bertsecrets.errors import UserError, check_extra
+from bertsecrets.option_checks import check_initialisation
 from bertsecrets.options import (
     INITIALISATION_OPTION,
     ROW_OPTIONS,
     RunOptions,
     add_command,
     add_run_options,
-    check_initialisation,
     path,
 )
 from bertsecrets.progress import counted
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from bertsecrets.report.findings import Findings
 
 SIDE_HELP = (
-    "a pin file, stored measurements (MODEL@STORE or a folder), a folder with a classifier (measured without "
-    "training), a model (fine-tuned first), or a .json file of verdicts written by report --json"
+    "a pin file, stored measurements (MODEL@STORE or a folder), a folder with a classifier to measure without "
+    "training, a model to fine-tune first, or a .json file of verdicts written by report --json"
 )
 
 
@@ -39,7 +39,7 @@ def add_parsers(commands) -> None:
         compare,
     )
     comparing.add_argument("before", metavar="A", help=f"the reference: {SIDE_HELP}")
-    comparing.add_argument("after", metavar="B", help="what to test for drift: any of the kinds listed for A")
+    comparing.add_argument("after", metavar="B", help="the side to test for drift, which can be anything that A can be")
     comparing.add_argument(
         "--fail-on", choices=("worse",), help="if A and B are files of verdicts: exit with 1 if a verdict got worse"
     )
@@ -78,7 +78,7 @@ def _selection(options: argparse.Namespace) -> Selection:
 
 
 def compare(options: argparse.Namespace) -> int:
-    """Print and write the differences between two sides.
+    """Compare two sides, print their differences, and write the requested files.
 
     Returns 1 if there is drift or, with `--fail-on worse`, if a verdict got worse. Otherwise returns 0.
     """
@@ -90,7 +90,7 @@ def compare(options: argparse.Namespace) -> int:
     of_runs = options.before.endswith(".json") and options.after.endswith(".json")
     for side, other in ((options.before, options.after), (options.after, options.before)):
         if not of_runs and side.endswith(".json"):
-            raise UserError(f"{side} contains verdicts, but {other} is not a .json file: give two files of verdicts")
+            raise UserError(f"{side} is a .json file of verdicts, but {other} is not: give two files of verdicts")
     findings, failed = _compare_verdicts(options) if of_runs else _compare_models(options)
     print(findings.text())
     if options.markdown:
@@ -108,7 +108,7 @@ def _compare_models(options: argparse.Namespace) -> tuple["Findings", bool]:
     from bertsecrets.session import Session
     from bertsecrets.store.entries import write_json
 
-    refuse(options, ["fail_on"], "is only for files of verdicts")
+    refuse(options, ["fail_on"], "applies only to files of verdicts")
     session = Session(RunOptions.from_namespace(options))
     before, after = open_sides([options.before, options.after], session, _selection(options))
     comparison = compared(before, after, session.settings.judge)

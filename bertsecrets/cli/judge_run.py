@@ -1,4 +1,4 @@
-"""Code shared by `report`, `plan` and `run`: select claims, and open a run of the claims that can be judged."""
+"""Code shared by `report`, `plan` and `run`, which selects claims and opens a run of those that can be judged."""
 
 import argparse
 from collections.abc import Callable, Collection, Sequence
@@ -13,7 +13,8 @@ from bertsecrets.types import AUTO
 if TYPE_CHECKING:
     from bertsecrets.claims.schema import Case
     from bertsecrets.jobs.prepare import Work
-    from bertsecrets.judging import JudgedRun, SavedMeasurements
+    from bertsecrets.judging import JudgedRun
+    from bertsecrets.saved import SavedMeasurements
     from bertsecrets.session import Session
     from bertsecrets.store.records import SavedFolder
 
@@ -23,13 +24,13 @@ JUDGING_OPTIONS = (*ROW_OPTIONS, "jobs", "seeds", "budget", "keep_checkpoints", 
 
 
 def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = JUDGING_OPTIONS) -> None:
-    """Add the options that select claims, and the options of the run that measures them."""
+    """Add the options that select claims, and the run options in `names`."""
     parser.add_argument(
         "--task",
         action="append",
-        help="judge claims that involve this task, and claims about the bare encoder; repeatable. `all` selects only "
-        "claims about the bare encoder or several tasks (default: the tasks in --task-file or, without it, all tasks "
-        "with data)",
+        help="judge claims that involve this task, and claims about the bare encoder; repeatable. With `all`, judge "
+        "only claims about the bare encoder and claims about several tasks together (default: the tasks in --task-file "
+        "or, without it, all tasks with data)",
     )
     parser.add_argument(
         "--claim",
@@ -42,7 +43,10 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = JUDG
 
 
 def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
-    """Return the cases that `--task` and `--claim` select, and the tasks: by default, those that the user has added."""
+    """Return the cases that `--task` and `--claim` select, and the selected tasks.
+
+    By default, the user's own tasks are selected.
+    """
     from bertsecrets.claims.loading import select_cases
 
     tasks = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or own_task_names()]
@@ -55,10 +59,10 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
 def on_known_tasks(
     session: "Session", chosen: Sequence["Case"], tasks: Sequence[str], tell: Callable[[str], object] = print
 ) -> list["Case"]:
-    """Drop cases that need new measurements on tasks that the user did not name, and return the others.
+    """Return the cases that need no new measurements on tasks that the user did not name.
 
     Args:
-        tell: Function that is called with a line about the excluded cases.
+        tell: Function that is called with a line about the other cases, if there are any.
     """
     from bertsecrets.jobs.plan import split_by_stored_tasks
 
@@ -75,7 +79,7 @@ def saved_measurements(saved: "SavedFolder", options: RunOptions) -> "SavedMeasu
 
     By default, the model and the seeds are those of the recorded run or, if no run is recorded, those in the settings.
     """
-    from bertsecrets.judging import SavedMeasurements
+    from bertsecrets.saved import SavedMeasurements
     from bertsecrets.settings import load_settings
 
     settings, run = load_settings(), saved.run_of(options.model, options.seeds)
@@ -87,10 +91,10 @@ def saved_measurements(saved: "SavedFolder", options: RunOptions) -> "SavedMeasu
 def open_run(
     session: "Session", chosen: Sequence["Case"], tasks: Sequence[str], work: "Work | None" = None
 ) -> "JudgedRun":
-    """Return a run of the chosen cases whose tasks have data. Print a line about each other input that is missing.
+    """Return a run of the chosen cases whose tasks have data. If other inputs are missing, print a line about each.
 
     Args:
-        tasks: Tasks that the user named.
+        tasks: Names of the tasks that the user selected or, by default, of the user's own tasks.
         work: Context that carries out the jobs (`jobs.prepare.PlannedRunner`). By default, jobs run on this machine.
     """
     from bertsecrets.claims.requirements import reads_model, reads_rows
@@ -109,7 +113,7 @@ def open_run(
     run = JudgedRun(session, requested, PlannedRunner(session, work))
     if requested and not run.asked:
         about = " and ".join(requested[0].claim.architectures)
-        raise UserError(f"{requested[0]} applies only to {about}: choose such a model with --model")
+        raise UserError(f"{requested[0]} applies only to {about} models: choose such a model with --model")
     if problem := next(filter(None, map(no_rows.get, tasks)), None):
         raise UserError(problem)
     for reason, names in run.skipped().items():

@@ -23,7 +23,8 @@ from bertsecrets.cli.console import (
     warnings_in_one_line,
 )
 from bertsecrets.errors import UserError, near_matches, of_the_machine, one_line, shortened
-from bertsecrets.options import RunOptions, check_seed, check_threads
+from bertsecrets.option_checks import check_seed, check_threads
+from bertsecrets.options import RunOptions
 from bertsecrets.texts.tasks import register_tasks
 
 COMMAND_GROUPS = {
@@ -98,7 +99,7 @@ def main(argv: list[str] | None = None, build: Callable[[], argparse.ArgumentPar
         sys.stdout.reconfigure(errors="replace")  # a character that cannot be shown must not end a run
     for place, word in enumerate(words, start=1):
         if "\0" in word or any("\ud800" <= character <= "\udfff" for character in word):
-            return _tell(f"word {place} of the command is not valid text ({shortened(word)}): write it in UTF-8")
+            return _tell(f"word {place} of the command ({shortened(word)}) is not valid text: write it in UTF-8")
     options = build().parse_args(words, argparse.Namespace(words=words))
     with as_interrupt(), warnings_in_one_line(), bars_on_terminals():
         return _run(options)
@@ -131,7 +132,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _store_of(options: argparse.Namespace) -> Path | None:
-    """Return the store of a command, or None if it is unknown because the project's defaults are invalid."""
+    """Return the store that a command uses, or None if the project's default options cannot be read."""
     with suppress(Exception):  # a signal may arrive before the defaults have been read
         return RunOptions.from_namespace(argparse.Namespace(store=getattr(options, "store", None))).store_folder
     return None
@@ -147,7 +148,7 @@ def _tell(problem: object, code: int = USER_ERROR) -> int:
 
 
 def _drop(stream: TextIO) -> None:
-    """Discard what a stream has buffered, so that flushing it at exit does not fail again and change the exit code."""
+    """Discard a stream's buffered output. Flushing it at exit would fail again and change the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

@@ -21,10 +21,11 @@ ALWAYS_DIGESTED = ("bertsecrets.caches", "bertsecrets.devices", "bertsecrets.sto
 PARTS_WITHOUT_RESULTS = {
     "errors": "messages",
     "progress": "messages",
-    "hub": "downloads files; cache keys contain their digests or commits",
-    "settings": "reads settings; cache keys contain their values",
-    "cores": "sets the number of threads; cache keys contain it",
-    "options": "selects data, weights and settings; cache keys contain them",
+    "hub": "downloads files, whose digests or commits are part of the cache keys",
+    "settings": "reads settings, whose values are part of the cache keys",
+    "cores": "sets the number of threads, which is part of the cache keys",
+    "option_checks": "raises errors about options, and returns their values unchanged",
+    "options": "selects data, weights and settings, which are part of the cache keys",
     "provenance": "makes cache keys",
     "store": "makes cache keys, and stores files whose digests are verified on reading",
     "report": "shows results",
@@ -36,7 +37,11 @@ DOCUMENTED_NODES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunction
 
 @dataclass(frozen=True)
 class ModuleSource:
-    """A module's syntax digest, its imports (`module` or `module:name`), and the names that it re-exports."""
+    """The digest, the imports and the re-exported names of a module.
+
+    `digest` is the digest of the module's syntax tree. `imports` are written as `module` or `module:name`. `reexports`
+    maps each name that a package re-exports to the import from which the name comes.
+    """
 
     digest: str
     imports: tuple[str, ...]
@@ -61,7 +66,10 @@ def digested(module: str) -> set[str]:
 
 
 def imports(module: str) -> frozenset[str]:
-    """Return the packages (`torch`) and names (`torch:nn`) that a module imports, directly or through this package."""
+    """Return the packages (such as `torch`) and names (such as `torch:nn`) that a module imports.
+
+    Indirect imports through modules of its own package or of `bertsecrets` are included.
+    """
     names = {name for source in _reached(module).values() for name in source.imports}
     return frozenset(names | {name.partition(":")[0].partition(".")[0] for name in names})
 

@@ -1,0 +1,63 @@
+"""Checks of option values, and the ranges that they allow."""
+
+import os
+from typing import cast
+
+from bertsecrets.errors import UserError, near_matches, quoted, shortened
+from bertsecrets.types import INITIALISATIONS, SEED_LIMIT, InitialisationName
+
+MAX_THREADS = 1024
+MAX_JOBS = 4096
+SEEDS_ALLOWED = 100  # every checkpoint is trained once per seed
+
+
+def seed_range(count: int) -> range:
+    """Return seeds 1 to `count`.
+
+    >>> list(seed_range(3))
+    [1, 2, 3]
+    """
+    check_type("seeds", count)
+    if count < 1:
+        raise UserError(f"seeds {count} leaves no seeds to run: give 1 or more")
+    if count > SEEDS_ALLOWED:
+        raise UserError(f"seeds {count} is out of range: give 1 to {SEEDS_ALLOWED}")
+    return range(1, count + 1)
+
+
+def check_initialisation(name: str) -> InitialisationName:
+    """Return the name of an initialisation after checking it."""
+    check_type("init", name, (str,), "a name")
+    if name not in INITIALISATIONS:
+        raise UserError(f"unknown initialisation {name!r}: {near_matches(name, INITIALISATIONS)}")
+    return cast(InitialisationName, name)
+
+
+def check_type(name: str, value: object, types: tuple[type, ...] = (int,), expected: str = "a whole number") -> None:
+    """Check the type of an option. True and False do not count as numbers."""
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise UserError(f"{name} must be {expected}, not {quoted(value)}")
+
+
+def check_seed(seed: int) -> None:
+    """Check that a seed is in range."""
+    check_type("seed", seed)
+    if not 0 <= seed < SEED_LIMIT:
+        raise UserError(f"seed {seed} is out of range: give 0 to {SEED_LIMIT - 1}")
+
+
+def check_jobs(jobs: int) -> int:
+    """Return a number of jobs after checking that it is in range."""
+    if not 1 <= jobs <= MAX_JOBS:
+        raise UserError(f"jobs {jobs} is out of range: give 1 to {MAX_JOBS}")
+    return jobs
+
+
+def check_threads(threads: int | None) -> None:
+    """Check the number of CPU threads. If `threads` is None, check OMP_NUM_THREADS instead."""
+    if threads is not None and not 1 <= threads <= MAX_THREADS:
+        raise UserError(f"threads {threads} is out of range: give 1 to {MAX_THREADS}")
+    variable = os.environ.get("OMP_NUM_THREADS", "") if threads is None else ""
+    first = variable.partition(",")[0].strip()  # the other numbers are for nested regions
+    if variable and not (first.isascii() and first.isdecimal() and 1 <= int(first[:5]) <= MAX_THREADS):
+        raise UserError(f"OMP_NUM_THREADS is {shortened(variable, 40)!r}: give 1 to {MAX_THREADS}, or unset it")
