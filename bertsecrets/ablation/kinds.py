@@ -59,7 +59,7 @@ class Ablation:
         return lambda rows: vectors
 
     def states(self, layers: int) -> int:
-        """Return the size in memory of a row's replacement vectors, as a number of hidden states."""
+        """Return how many hidden states would take as much memory as the replacement vectors of a row."""
         return layers if self.kind == "resampled" else 0
 
 

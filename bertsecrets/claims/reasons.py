@@ -57,8 +57,8 @@ class Grounds(Enum):
         "other constant",
     )
     INSIDE_WITHOUT_LEARNING = (
-        f"{_DIFFERENCE}, the score of a constant answer; the model is not significantly better than the most frequent "
-        "class: compatible; a difference of {half:.2} would not have been noticed",
+        f"{_DIFFERENCE}, which is the score of a constant answer. The model is not significantly better than the most "
+        "frequent class, so the figure is compatible; a difference of {half:.2} would not have been noticed",
         "{difference:+} within ±{half:.2}",
     )
     LEARNED_SOMETHING = (

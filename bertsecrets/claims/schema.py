@@ -113,11 +113,11 @@ class Claim(References):
             raise ValueError("over_tasks can be used only with an order on several tasks")
         if self.smallest_effect and around:
             raise ValueError(
-                "smallest_effect can be used only with an order or an equality. With a figure, use tolerance instead"
+                "smallest_effect applies only to orders and equalities. If a figure is expected, use tolerance instead"
             )
         if self.tolerance and not around:
             raise ValueError(
-                "tolerance can be used only with a figure. With an order or an equality, use smallest_effect instead"
+                "tolerance applies only to figures. If an order or an equality is expected, use smallest_effect instead"
             )
         if self.existence and not isinstance(self.expect, Order):
             raise ValueError("existence can be used only with an order")

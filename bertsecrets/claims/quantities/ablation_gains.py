@@ -102,7 +102,7 @@ def worst_head_in_sample(ablation: Measurement) -> Estimand:
 
 
 def _in_sample(ablation: Measurement, sign: int, **more: Any) -> Estimand:
-    """Return the largest (`sign` 1) or smallest (`sign` -1) gain of any head; each resample selects the head again."""
+    """Return the largest (`sign` 1) or smallest (`sign` -1) gain of any head, selecting the head in each resample."""
     block, gains = gains_of(ablation)
     head = _name(ablation, int((sign * gains(block.mean(0))).argmax()))
     extreme = lambda mean: sign * (sign * gains(mean)).max(-1)  # noqa: E731
