@@ -18,7 +18,7 @@ import yaml
 
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.expectations import Equality, Figure
-from bertsecrets.claims.loading import cases, load_claims
+from bertsecrets.claims.loading import cases, find_case, load_claims
 from bertsecrets.claims.prospects import prospect
 from bertsecrets.claims.prospects import prospects as all_prospects
 from bertsecrets.claims.quantities import QUANTITIES
@@ -45,6 +45,8 @@ from instruments.calibration.procedures import PROCEDURES
 from instruments.calibration.rates_table import shares_text
 
 DOCS = Path(__file__).parent
+PAGES = (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md")))
+RANDOM_MODEL = "./bert-base-random"  # in expected/evidence
 END = "<!-- end -->"
 VERSIONS = {str(case): case.claim.version for case in cases()}
 MARKER = r"<!-- table: (?P<name>\w+)(?P<arguments>(?: [\w-]+)*) -->"
@@ -255,6 +257,23 @@ def observed(model: str, family: str) -> str:
     return _table(header, rows.values()) + _caption([model], known)
 
 
+def random_column() -> str:
+    """Return a row per task with K19's score of BERT-base trained from random weights, and the scores on record."""
+    runs = (run for run in _runs().values() if run.model == RANDOM_MODEL)
+    known = {verdict.id: verdict for run in runs for verdict in run.verdicts}
+    rows = []
+    for name in ("rte", "mrpc", "stsb", "sst2"):
+        case, counts = find_case("D1-random", name), [*TASKS[name].dev_counts.values()]
+        constant = "-" if TASKS[name].regression else f"{100 * max(counts) / sum(counts):.1f}"
+        cells = ["not run", "", ""]
+        if (verdict := known.get(str(case))) is not None:
+            by_seed = ", ".join(f"{scores[0]:.1f}" for scores in verdict.by_seed)
+            cells = [_value(verdict), by_seed, outcome_words(verdict)]
+        rows.append((TASKS[name].title, f"{case.figure.published:.1f}", constant, *cells))
+    header = ("task", "K19, table 1", "most frequent class", "our mean [90% interval]", "our seeds", "verdict")
+    return _table(header, rows)
+
+
 def _caption(models: Iterable[str], shown: Iterable[Case]) -> str:
     """Return which sets of verdicts can be judged again from measurements on record, and why others cannot."""
     newest = {(run.model, verdict.id): name for name, run in _runs().items() for verdict in run.verdicts}
@@ -422,6 +441,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "fields": fields,
     "models": models,
     "observed": observed,
+    "random_column": random_column,
     "kinds": kinds,
     "damages": damages,
     "ratios": ratios,
@@ -430,7 +450,7 @@ TABLES: dict[str, Callable[..., str]] = {
 }
 
 if __name__ == "__main__":
-    for path in DOCS.rglob("*.md"):
+    for path in PAGES:
         path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
     schema = json.dumps(json_schema(), indent=1, ensure_ascii=False)
     (DOCS / "schema" / f"verdicts-{MAJOR_VERSION}.json").write_text(f"{schema}\n", encoding="utf-8")
