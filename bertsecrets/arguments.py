@@ -18,8 +18,8 @@ NAMES: dict[type, str] = {int: "a whole number", float: "a number", str: "text",
 def checked(function: F) -> F:
     """Decorate a public function so that every call checks the types of its arguments against the annotations.
 
-    Arguments annotated as integers, floats, strings, booleans, paths, classes, or collections or unions of these are
-    checked; all other arguments are not.
+    Arguments are checked only if they are annotated as an integer, float, string, boolean, path or class, or as a
+    collection or union of these.
 
     >>> @checked
     ... def double(number: int) -> int:

@@ -1,4 +1,4 @@
-"""A session's caches, which look up checkpoints and measurements in the store and make the missing ones.
+"""A session's caches of checkpoints and measurements, which make whatever the store lacks.
 
 A cache key covers everything that affects a result: data, weights, settings, limits, code, versions and device.
 """
@@ -40,7 +40,7 @@ from bertsecrets.types import Measurement, Provenance, Request, Subject, slug
 class CheckpointCache:
     """A cache of checkpoints, looked up by model, task, initialisation, seed, settings and training rows.
 
-    `ref` maps a model's name to its reference.
+    `ref` returns the `ModelRef` of the model with the given name.
     """
 
     store: Store
@@ -66,7 +66,7 @@ class CheckpointCache:
         return Key(inputs, made_by(TRAINING_MODULE, device))
 
     def training_facts(self, subject: Subject) -> dict[str, Any]:
-        """Return what manifests record about a subject's training rows: their source and the limit on their number."""
+        """Return facts about a subject's training rows for manifests: the source of the rows and the row limit."""
         rows, trained = self.resources.rows, get_initialisation(subject.initialisation).trains
         return {
             "data": rows.training_facts(subject.task) if trained else None,
@@ -134,7 +134,7 @@ class CheckpointCache:
         return folder
 
     def protect(self, subject: Subject) -> None:
-        """Exclude a subject from `delete`, because a later run needs its checkpoint."""
+        """Make `delete` keep a subject's checkpoint for a later run."""
         self._needed.add(subject)
 
     def delete(self, subjects: Iterable[Subject]) -> None:
@@ -169,8 +169,8 @@ def _checkpoints(names: list[str]) -> str:
 class MeasurementCache:
     """A cache of measurements, looked up by measure, options, checkpoint, rows and settings.
 
-    `made` holds the requests that other processes completed. `failed` holds the requests that failed in other processes
-    and their errors. The method `note` adds requests to both.
+    `made` holds the requests that other processes completed. `failed` maps requests that failed in other processes to
+    their errors. The method `note` updates `made` and `failed`.
     """
 
     def __init__(self, checkpoints: CheckpointCache):
@@ -185,14 +185,14 @@ class MeasurementCache:
         return measure.key(self._run(measure, request, None))
 
     def note(self, request: Request, error: Exception | None, *, made: bool) -> None:
-        """Record the result of a request in another process. If the request failed, `get` later raises its `error`."""
+        """Record the result of a request that another process handled. If `error` is given, `get` raises it later."""
         if error is not None:
             self.failed[request] = error
         elif made:
             self.made.add(request)
 
     def stored(self, request: Request) -> Path | None:
-        """Return the entry of a measurement, or None if it is missing, without verifying its files."""
+        """Find the entry of a measurement in the store without verifying its files; return None if it is not stored."""
         return self.store.find(MEASUREMENTS, self.key(request), verify=False)
 
     def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
@@ -331,7 +331,7 @@ class MeasurementCache:
         return made
 
     def _reused(self, entry: Path, measure: Measure, run: MeasureContext) -> Measurement:
-        """Return a stored measurement as a measurement of the run's subject.
+        """Load a stored measurement, and adapt its subject and provenance to the run.
 
         The stored measurement may have been made from different files with the same rows or weights. The returned
         provenance describes the files of the run.
@@ -342,7 +342,7 @@ class MeasurementCache:
         )
 
     def _facts(self, measure: Measure, run: MeasureContext) -> dict[str, Any]:
-        """Return the provenance of the measured data, the training data and, if its folder is known, the model."""
+        """Return the provenance of the measured data, of the training data and, if `run` has a folder, of the model."""
         facts = measure.data_facts(run)
         ref = ModelRef.in_folder(run.folder) if run.folder else None
         manifest = ref.manifest() if ref else {}
@@ -362,7 +362,7 @@ class MeasurementCache:
 
 
 def _title(measure: Measure, subject: Subject, checkpoint: Path | None) -> str:
-    """Return a title of a measurement for messages and for its manifest in the store."""
+    """Return the title of a measurement, as used in messages and in its manifest."""
     if not measure.reads_model:
         return measure.name
     measured = str(subject) if checkpoint is None else f"{slug(str(checkpoint))}-{subject.task}"

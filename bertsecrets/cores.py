@@ -16,8 +16,8 @@ _LAST_USED: list[int] = []  # what `use_threads` set last, if called
 def share_cores(jobs: int | None, threads: int | None, device: torch.device) -> tuple[int, int]:
     """Return the number of parallel jobs and of CPU threads per job.
 
-    By default, a GPU runs one job. A CPU runs one job per core, but at most 4, and the jobs share the cores equally. If
-    the number of threads per job is already set, a CPU runs only as many jobs as fit on its cores, but at most 4. The
+    By default, a GPU runs one job, and a CPU runs one job per core, up to 4 jobs. The jobs share the CPU cores equally.
+    If the number of threads per job is already set, a CPU runs up to 4 jobs, but only as many as fit on its cores. The
     number of threads can be set by the caller, in OMP_NUM_THREADS or in torch.
 
     Args:

@@ -44,7 +44,7 @@ class NotApplicableError(UserError):
 
 
 class NotGivenError(NotApplicableError):
-    """An error about an input that a quantity needs, such as a second model, but that the user did not give."""
+    """An error about an input, such as a second model, that the user did not give although a quantity needs it."""
 
 
 class MisreadError(UserError, RuntimeError):
@@ -77,7 +77,7 @@ def one_line(text: object) -> str:
 
 
 def shortened(text: str, most: int = 300) -> str:
-    """Return a text for a message, without its middle part if the text is longer than `most` characters.
+    """Replace the middle of a text with `...` if the text is longer than `most` characters.
 
     >>> shortened("a" * 10, most=4)
     'aa...aa'
@@ -86,7 +86,7 @@ def shortened(text: str, most: int = 300) -> str:
 
 
 def excerpt(text: object, most: int = 300) -> str:
-    r"""Return a text for a message, on one line and without its middle part if it is longer than `most` characters.
+    r"""Put a text on one line, and replace its middle with `...` if the line is longer than `most` characters.
 
     >>> excerpt("bad\n  value")
     'bad value'
@@ -95,7 +95,7 @@ def excerpt(text: object, most: int = 300) -> str:
 
 
 def quoted(value: object) -> str:
-    """Return a short form of a value for a message: text, numbers and paths literally, other values by their type.
+    """Return the `repr` of text, a number or a path, and the type of any other value, shortened for a message.
 
     >>> quoted("2"), quoted([2, {}])
     ("'2'", 'a list of 2, a dict')
@@ -108,7 +108,7 @@ def quoted(value: object) -> str:
 
 @contextmanager
 def errors_in(place: object) -> Iterator[None]:
-    """Add `place` to the messages of UserErrors: the file or environment variable that contains the invalid value."""
+    """Start the message of a UserError with `place`, such as the file or variable that contains the invalid value."""
     try:
         yield
     except UserError as error:
@@ -116,7 +116,7 @@ def errors_in(place: object) -> Iterator[None]:
 
 
 def near_matches(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an error message: the known names closest to `name` or, if none is close, the first 20 of all.
+    """Return a hint for an error message: names similar to `name` or, if none is similar, the first 20 known names.
 
     >>> near_matches("rtee", ["mrpc", "rte", "sst2"])
     'did you mean rte?'

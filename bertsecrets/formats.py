@@ -219,7 +219,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def upgraded(run: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of a run in the current format. Data in version 2 are converted, and other data are not changed.
+    """Convert the data of a run from format version 2 to the current version, and return other data unchanged.
 
     In version 2, the verdict on a published figure was `reproduced` instead of `compatible`. Such a verdict is
     recognised because it has `p_against` but no `p_for`.

@@ -175,7 +175,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 
 @contextmanager
 def _progress_bars() -> Iterator[None]:
-    """Show the hub library's progress bars on a terminal until the block ends. Opening a model disables the bars."""
+    """Enable the hub library's progress bars on a terminal inside the block. Opening a model disables these bars."""
     from huggingface_hub import constants
     from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 

@@ -137,7 +137,7 @@ class Judgeable(Protocol):
     def commits(self) -> Sequence[str]: ...
 
     def eligibility(self, case: Case) -> Eligibility:
-        """Return whether a case can be judged, from what is known before anything is measured."""
+        """Return whether a case can be judged, without measuring anything."""
         ...
 
     def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
@@ -145,7 +145,7 @@ class Judgeable(Protocol):
         ...
 
     def example_maps(self, subject: Subject) -> Measurement | None:
-        """Return a subject's attention maps for the report's attention viewer; None if there are none."""
+        """Return a subject's attention maps for the report's attention viewer, or None if they are not available."""
         ...
 
 
@@ -239,7 +239,7 @@ class JudgedRun:
             self.runner.prepare(self._divided[1], seeds)
 
     def results(self) -> Iterator[tuple[Case, Verdict | Skipped]]:
-        """Judge the cases, and yield each case with its result, once per analysis.
+        """Judge the cases in one or more analyses. Each time a case is judged, yield the case and its result.
 
         If some cases are still open after an analysis, and the budget allows it, these cases are judged again with one
         more seed.
@@ -372,7 +372,7 @@ class JudgedRun:
         verdict. Otherwise, a failing verdict makes the run fail only if it is unexpected.
 
         Args:
-            strict: Whether claims beyond K19 can fail the run even if they have no accepted verdict.
+            strict: Whether verdicts on claims beyond K19 can make the run fail even without accepted verdicts.
         """
         if verdict.outcome not in FAILURES:
             return False

@@ -47,7 +47,7 @@ def check_seed(seed: int) -> None:
 
 
 def check_jobs(jobs: int) -> int:
-    """Return a number of jobs after checking that it is in range."""
+    """Check that a number of jobs is in range, and return this number."""
     if not 1 <= jobs <= MAX_JOBS:
         raise UserError(f"jobs {jobs} is out of range: give 1 to {MAX_JOBS}")
     return jobs

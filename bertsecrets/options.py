@@ -286,10 +286,10 @@ class RunOptions:
         return cls(**{**defaults, **given})
 
     def judging(self, checkpoint: Path | None, tasks: Sequence[str]) -> "RunOptions":
-        """Return these options with `checkpoint` and its task, if a checkpoint is given.
+        """Return a copy of these options with this checkpoint and its task; both are None if no checkpoint is given.
 
         Raises:
-            UserError: If a checkpoint is given without exactly one task, or with an option that has no effect on it.
+            UserError: If a checkpoint is given but not exactly one task, or if an option has no effect on a checkpoint.
         """
         tasks = tasks or self.scope
         return replace(
@@ -302,7 +302,7 @@ class RunOptions:
         return self.model if self.checkpoint is None else str(self.checkpoint)
 
     def errors_about(self, name: str) -> AbstractContextManager[None]:
-        """Return a context in which errors name the environment variable that sets the option, if there is one."""
+        """Return a context that adds the environment variable to error messages if the option's value comes from it."""
         inherited = getattr(self, name) is None and os.environ.get(VARIABLES[name])
         return errors_in(f"{VARIABLES[name]} in the environment") if inherited else nullcontext()
 
@@ -441,7 +441,7 @@ def add_run_options(parser: argparse.ArgumentParser, names: Collection[str] = RO
 
 
 def several(value: Any) -> tuple[Any, ...]:
-    """Return the values of an option that may be given as one value or as a collection of them."""
+    """Return the values of an option as a tuple. The option may hold one value, a collection of values or None."""
     if isinstance(value, list | tuple | set):
         return tuple(value)
     return () if value is None else (value,)

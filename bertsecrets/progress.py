@@ -33,7 +33,7 @@ log.addHandler(_handler)
 
 @contextmanager
 def shown_by(inside: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
-    """Write each message of the block inside the context `inside`, which can, for example, suspend output capturing."""
+    """Until the block ends, write each message inside the context `inside`, for example to suspend output capturing."""
     before, _handler.inside = _handler.inside, inside
     try:
         yield
@@ -42,7 +42,7 @@ def shown_by(inside: Callable[[], AbstractContextManager[Any]]) -> Iterator[None
 
 
 class Progress:
-    """A display of work in progress. The base class shows nothing."""
+    """A progress display. The base class shows nothing."""
 
     def advance(self, more: float = 1.0, note: str = "") -> None:
         """Report that `more` units of work have been completed, with a note such as the loss."""
@@ -95,7 +95,7 @@ class LogLines(Progress):
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number and a noun as text, with the noun in singular or plural.
+    """Return a number and a noun as text, with the noun in the singular or plural.
 
     >>> counted(1, "job"), counted(2, "job")
     ('1 job', '2 jobs')
@@ -104,7 +104,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def time_left(began: float, done: int, total: int) -> str:
-    """Return the time left, estimated from the rate so far, as text to append to a line; empty if everything is done.
+    """Estimate the time left from the rate so far, and return a text to append to a line, or "" if all work is done.
 
     Args:
         began: Time on the monotonic clock at which the work began.
@@ -122,7 +122,7 @@ def _on_terminal() -> bool:
 
 @contextmanager
 def _bar(title: str, total: int, unit: str, done: float) -> Iterator[Progress]:
-    """Draw a bar below other output until the block ends."""
+    """Draw a progress bar below other output until the block ends."""
     from rich.console import Console  # imported only if a bar is drawn
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar

@@ -1,4 +1,4 @@
-"""The code, library versions and device behind a result, which form the second half of its cache key."""
+"""The code, library versions and device behind a result: the second half of its cache key."""
 
 import functools
 import json
@@ -41,7 +41,7 @@ def software() -> dict[str, str]:
 
 
 def run_facts() -> dict[str, Any]:
-    """Return facts to record about a run: time (`made`), `commit` and `modified` (see `suite_commit`), `software`."""
+    """Return the time (`made`), git state (`commit` and `modified`, see `suite_commit`) and `software` of a run."""
     commit, modified = suite_commit()
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {"made": made, "commit": commit, "modified": modified, "software": software()}

@@ -74,7 +74,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object's pairs as a dictionary after checking that all keys differ (for `object_pairs_hook`)."""
+    """Make a dictionary from the pairs of a JSON object, and reject duplicate keys (for `object_pairs_hook`)."""
     data = dict(pairs)
     if len(data) < len(pairs):
         twice = next(key for key in data if sum(key == other for other, _ in pairs) > 1)
@@ -154,7 +154,7 @@ def read_npy(data: bytes) -> np.ndarray:
 
 
 def expanded(name: str | os.PathLike[str]) -> Path:
-    """Expand a leading `~` or `~user` in a path as a shell does, and return other paths and unknown users unchanged.
+    """Expand a leading `~` or `~user` in a path, as a shell does. A path with an unknown user is not changed.
 
     Shells do not expand `~` in workflow files, in environment variables or in `--name=~/folder`.
     """

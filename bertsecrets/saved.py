@@ -1,4 +1,4 @@
-"""Saved measurements, which are judged like those of a session."""
+"""Judging saved measurements in the same way as a session's measurements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -64,7 +64,7 @@ class _OfOneCheckpoint(MeasurementCache):
         self.folder_of = session.measured_folder
 
     def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
-        """Return a measurement. If another process tried to make it and failed, raise the error of that process."""
+        """Return a measurement, or raise the error of another process that failed to make this measurement."""
         if error := self.failed.get(canonical(request)):
             raise error
         return super().get(request, checkpoint)
@@ -212,8 +212,8 @@ class Session:
         """The seeds of each analysis.
 
         If seeds are added one by one, the first analysis has one seed, and each later analysis has one more. Otherwise,
-        the first analysis has all requested seeds. If their number is fixed, each later analysis has one more spare
-        seed, which can replace a seed with which the model learned nothing.
+        the first analysis has all requested seeds. If the seeds are given as a number, each later analysis adds a spare
+        seed. Spare seeds can replace seeds with which the model learned nothing.
         """
         if self.adds_seeds:
             return [seed_range(count) for count in range(1, ANALYSES[-1] + MOST_REPLACED + 1)]
@@ -350,8 +350,8 @@ class Session:
             task: One of the claim's tasks. It may be left out if the claim has only one task, or if the session is
                 about a single task.
             seeds: If given, judge on seeds 1 to `seeds` instead of the session's seeds. If the session's seeds are
-                `auto`, seeds are added until the claim is decided or the budget is too small for another seed, which is
-                assumed to take as long as the last seed.
+                `auto`, seeds are added until the claim is decided. A seed is not added if it would exceed the budget,
+                assuming that it takes as long as the last seed.
             checkpoint: Folder, or model in memory, to judge instead of checkpoints that the suite trains.
 
         Raises:
@@ -427,16 +427,16 @@ class Session:
     def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
         """Return the verdict on a case, based on these seeds. Make the measurements that are not stored.
 
-        If a checkpoint was given, the verdict applies only to that checkpoint. If the number of seeds is fixed, a case
-        stays open as long as spare seeds can replace seeds with which the model learned nothing. If the model learned
-        nothing with any seed, the case does not stay open.
+        If a checkpoint was given, the verdict applies only to that checkpoint. If the number of seeds is fixed, the
+        case stays open as long as a spare seed can replace a seed with which the model learned nothing. If none of the
+        trained models learned anything, the case does not stay open.
         """
         measured = requirements.measure_case(self, case, self.model, seeds)
         verdict = judge(case, measured, self.settings.judge, checkpoint=self.options.checkpoint is not None)
         return verdict if (wanted := self._fixed_number) is None else until_replaced(verdict, wanted, len(measured))
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return what is missing for a measure on a task (data, frames, spaCy), or None."""
+        """Return what a measure on a task lacks (data, frames or spaCy), or None if nothing is missing."""
         if (measure, task_name) in self._complete:
             return None
         problem = get_measure(measure).missing(self.resources, task_name)
@@ -489,7 +489,7 @@ class Session:
     def _check_trainable(self) -> None:
         """Check that the session's model can be trained.
 
-        A model in memory that has hooks or code of its own cannot be trained, because copies of the model lose them.
+        Training uses a copy, which would lose any hooks or custom code of a model in memory.
 
         Raises:
             NotApplicableError: If the model has hooks or code of its own.
@@ -533,7 +533,7 @@ class Session:
         """Return the folder of the judged checkpoint, or None if the measure does not read this checkpoint.
 
         Raises:
-            UserError: If the measure also needs another checkpoint, or a pretrained model that was not given.
+            UserError: If the measure needs another checkpoint, or if it needs the pretrained model and none was given.
         """
         if (checkpoint := self._judged_folder) is None:
             return None

@@ -42,7 +42,7 @@ def _checked_time(text: str) -> str:
 
 
 def _seeds(value: Any, check: Callable[[Any], list[int]]) -> list[int] | str:
-    """Check that seeds are `auto` or a list without duplicates. The errors are more precise than for a union type."""
+    """Check that seeds are `auto` or a list without duplicates. A union type would give less precise errors."""
     if value == AUTO:
         return AUTO
     if len(set(seeds := check(value))) < len(seeds):

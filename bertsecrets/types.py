@@ -92,12 +92,12 @@ class Request:
 
     @property
     def on_task(self) -> bool:
-        """Whether the subject belongs to a single task, unlike the bare encoder."""
+        """Whether the subject belongs to a single task; False for the bare encoder."""
         return self.subject.task != ALL_TASKS
 
     @property
     def training(self) -> "Request | None":
-        """The request for the checkpoint to measure; None unless this request is for a measurement on a task."""
+        """For a measurement on a task, the request for the measured checkpoint; otherwise None."""
         return Request(None, self.subject) if self.measure is not None and self.on_task else None
 
     def __str__(self) -> str:
@@ -135,17 +135,17 @@ class Measurement:
         """Return a value by name.
 
         Raises:
-            UserError: If it does not exist, which means that the measurement is damaged or from another version.
+            UserError: If the value is missing, because the measurement is damaged or from another version.
         """
         if name not in self.values:
             raise self._incomplete(name)
         return self.values[name]
 
     def sample(self, name: str) -> np.ndarray:
-        """Return a sample, an array with one row per example, by its name.
+        """Return the sample with this name: an array with one row per example.
 
         Raises:
-            UserError: If it does not exist, which means that the measurement is damaged or from another version.
+            UserError: If the sample is missing, because the measurement is damaged or from another version.
         """
         if name not in self.samples:
             raise self._incomplete(name)
@@ -230,7 +230,7 @@ def plain(value: Any) -> Any:
 
 
 def slug(text: str) -> str:
-    """Return the last part of a path or hub name, as a file name with only letters, digits, `.`, `_` and `-`.
+    """Turn the last part of a path or hub name into a file name of letters, digits, `.`, `_` and `-`.
 
     >>> slug("google-bert/bert-base-uncased")
     'bert-base-uncased'

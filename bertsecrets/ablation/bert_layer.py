@@ -25,7 +25,7 @@ Term = Callable[[Hidden], Float[torch.Tensor, "1 heads tokens tokens"]]
 
 
 def position_term(model: Any) -> Term | None:
-    """Return the function that computes the position term in a model's attention logits; None without such a term."""
+    """Return the function that computes the position term of attention logits; None if the model has no such term."""
     name = POSITION_TERMS.get(model.config.model_type)
     term: Term | None = attrgetter(name)(model.base_model) if name else None
     return term
@@ -36,7 +36,7 @@ class Block:
     """A post-norm transformer layer. Its output is `norm(outer(activation(inner(y))) + y)`.
 
     `y` is the normalised sum of the layer's input and the projected attention output. `term` computes the position term
-    of the attention logits from one row of hidden vectors. For models without a position term, `term` is None.
+    of the attention logits from one row's hidden vectors, and is None for models without such a term.
     """
 
     heads: int

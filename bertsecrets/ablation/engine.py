@@ -119,7 +119,7 @@ class Engine:
         return self._close(ours.float(), others.float())
 
     def _other_vectors(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[Vectors] | None:
-        """Return replacement vectors for checks, computed from the reversed probe. None for `uniform`."""
+        """Return replacement vectors for checks, computed from the reversed token ids. None for `uniform`."""
         return self.skeleton.vectors(ids.flip(1)) if self.ablation.replaces else None
 
     def instead(self, encoded: Encoded) -> Instead:
@@ -219,7 +219,7 @@ def _portions(encoded: Encoded, sets: int, budget: Budget, more: int) -> Iterato
     """Split the work into portions that fit into memory. Each portion combines examples of equal length with some sets.
 
     Args:
-        more: Number of hidden states stored per example, in addition to one hidden state per set.
+        more: Number of hidden states stored for each example, besides one for each set.
     """
     lengths = encoded.lengths
     for length in np.unique(lengths):

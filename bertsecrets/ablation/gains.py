@@ -21,7 +21,7 @@ Gains = Callable[[np.ndarray], np.ndarray]
 
 
 def metric_of(measurement: Measurement) -> Metric:
-    """Return the metric of the measured task, which is a function that computes a score from mean moments."""
+    """Return the function that computes the measured task's metric from mean moments."""
     return METRICS[TASKS[measurement.subject.task].metric]
 
 

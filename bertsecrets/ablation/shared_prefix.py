@@ -2,10 +2,10 @@
 
 The runs for two sets are identical up to the first layer in which the sets differ. All runs therefore form a tree. One
 state (the hidden vectors of all tokens) enters layer 0, and each layer splits a state into several, one for each choice
-of disabled heads. Attention is computed once per state. Each choice only adds W_o[h] (instead_h - context_h), where
-instead_h is the mean of V or, for other kinds of ablation, another replacement vector. In the last layer, only the
-first token is computed, because the classifier uses no other token. Rows have equal lengths, so neither padding nor a
-mask is needed.
+of disabled heads. Attention is computed once per state. To disable head h, only W_o[h] (instead_h - context_h) is
+added. The vector instead_h is the mean of V or, for other kinds of ablation, another replacement vector. In the last
+layer, only the first token is computed, because the classifier uses no other token. Rows have equal lengths, so neither
+padding nor a mask is needed.
 """
 
 from collections.abc import Sequence

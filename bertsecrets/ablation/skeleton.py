@@ -7,7 +7,7 @@ the attention of a head uniform (K19 section 4.6):
   to zero, all its attention logits are equal. The softmax is then exactly 1/L for each token that the head can attend
   to, even in a fused kernel.
 - `written`: the model runs with eager attention, and the softmax output of disabled heads is overwritten. This way is
-  for models that bypass the interface, and for models whose logits have a position term that does not depend on the
+  used if the model bypasses the interface, or if its attention logits have a position term that does not depend on the
   query.
 
 Other kinds of ablation (see `kinds`) replace what a head passes to the output projection. This is the output of the
@@ -106,7 +106,7 @@ class WrittenWeights(TorchFunctionMode):
     """A context manager that overwrites the softmax output of disabled heads.
 
     The output of a softmax over the last dimension is taken to be attention weights if its shape is (rows, heads,
-    tokens, tokens). `watch` selects the heads that keep their weights. It may also replace the vectors of heads, which
+    tokens, tokens). `watch` selects the heads that keep their weights. It may also replace the heads' vectors. These
     are the result of the next matrix product with the attention weights.
     """
 
@@ -205,8 +205,8 @@ class Skeleton:
 
     `layers[i]` lists the modules whose calls belong to layer i alone, starting with the outermost. If all layers share
     a module, as in ALBERT, it is listed for each layer. `way` names the method that makes the attention of heads
-    uniform (`zeroed` or `written`). `resumes` is True if runs can start at any layer. It is False if a layer needs more
-    from the previous layer than its hidden states.
+    uniform (`zeroed` or `written`). `resumes` is True if runs can start at any layer. It is False if a layer needs
+    anything from the previous layer besides hidden states.
     """
 
     def __init__(self, model: Any, layers: int, heads: int):
@@ -234,7 +234,7 @@ class Skeleton:
         return NotApplicableError(f"heads of {type(self.model).__name__} cannot be disabled: {why}")
 
     def _frames(self, layers: int) -> list[list[tuple[int, nn.Module]]]:
-        """Return the result of `_watch` for the first of the two ways that finds one attention call per layer."""
+        """Return the result of `_watch` for the first `Way` that finds one attention call per layer."""
         counts = []
         for self.way in ("zeroed", "written"):
             try:
@@ -248,7 +248,7 @@ class Skeleton:
         raise self._refusal(f"its {layers} layers have {seen} full token-by-token attention maps")
 
     def _watch(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[list[tuple[int, nn.Module]]]:
-        """Return, for each attention call, the module calls in which it is nested, starting with the outermost.
+        """Return, for each attention call, the module calls that enclose it, starting with the outermost.
 
         A module call is given as (call index, module).
         """

@@ -95,7 +95,7 @@ def project_file(nodeid: str) -> str:
 
 
 def name_skipped(report: pytest.TestReport, item: pytest.Item) -> None:
-    """Show the claim before the reason why a benchmark was skipped, and the test's location instead of the plugin's."""
+    """Report a skipped benchmark at the test's location, not the plugin's, and put the claim before the reason."""
     if report.skipped and isinstance(report.longrepr, tuple):
         _, line, _ = item.location
         reason = report.longrepr[2].removeprefix("Skipped: ")

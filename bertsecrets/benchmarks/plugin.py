@@ -200,7 +200,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """End the run before the first benchmark if the model or all data are missing."""
+    """End the run before the first benchmark if the model is missing, or if the data of all tasks are missing."""
     selected = [case for item in session.items if (case := case_of(item))]
     if not selected or session.config.option.collectonly:
         return
@@ -270,8 +270,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[], Verdict]:
     """Measure, judge and time a case, and add its verdict to the table.
 
-    Exceptions are raised in this fixture, so that pytest reports them as errors and not as failures. The fixture
-    returns a function, which returns the verdict or, if there is nothing to check, skips or fails the test.
+    Exceptions are raised in this fixture, so that pytest reports them as errors and not as failures. The returned
+    function returns the verdict. If there is nothing to check, the function skips or fails the test instead.
     """
     from bertsecrets.claims.eligibility import Skipped, about_other_architecture
 
@@ -317,7 +317,7 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
 
 
 def _checkable(verdict: Verdict, *, strict: bool) -> Verdict:
-    """Return the verdict if it says whether the claim holds. Otherwise, skip or fail the test."""
+    """Return the verdict if it decides the claim. Otherwise, skip or fail the test."""
     from bertsecrets.report.text import describe
 
     if verdict.outcome == "inconclusive":

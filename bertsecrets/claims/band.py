@@ -1,4 +1,4 @@
-"""Bands: the limits between which a quantity must lie, always computed from spreads."""
+"""Functions that compute and format bands, which are the limits between which a quantity must lie."""
 
 from collections.abc import Sequence
 from math import floor, log10
@@ -23,7 +23,7 @@ SMALLEST_EFFECTS = {
 
 
 class JudgedCase(Protocol):
-    """The interface of a case (`schema.Case`) on which expectations and evidence rely."""
+    """The interface of `schema.Case` that expectations and evidence use."""
 
     @property
     def task(self) -> str: ...

@@ -52,8 +52,8 @@ def about_other_architecture(answer: Eligibility) -> TypeGuard[NotApplicable]:
 class ModelFacts:
     """The facts about a model that claims may depend on: its architecture, weights, and numbers of layers and heads.
 
-    A fact is None if it is unknown or not required. A model of unknown shape fits every required shape as long as it
-    has not been `measured`, and no required shape afterwards.
+    A fact is None if it is unknown or not required. A model of unknown shape fits every required shape before it is
+    `measured`, and none afterwards.
     """
 
     architecture: str | None = None
@@ -63,7 +63,7 @@ class ModelFacts:
 
     @classmethod
     def of_measurement(cls, measurement: Measurement, measure: str = "") -> "ModelFacts":
-        """Return the facts that a measurement records. `measure` defaults to the measurement's own measure."""
+        """Return the facts that a measurement records. `measure` defaults to `measurement.measure`."""
         recorded = measurement.provenance
         shape = next((np.shape(value) for value in measurement.values.values() if np.ndim(value) == 2), None)
         if (measure or measurement.measure) == "layer-ablation":  # one value per layer

@@ -18,7 +18,7 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float) -> str
     The variation between seeds must be known, unless seeds make no difference to the claim.
 
     More seeds reduce the seed variance but not the sampling error of the examples. If the sampling error alone is too
-    large to decide the claim, the text says how many examples would be needed instead.
+    large to decide the claim, the text gives the number of examples needed, not of seeds.
 
     Args:
         limits: Values that the interval must exclude; infinite values are ignored.

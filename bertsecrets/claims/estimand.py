@@ -32,7 +32,7 @@ class Estimand:
             column mean.
         statistic: Function that takes the mean of each block ([..., k]) and returns the quantity ([...]).
         notes: Notes shown next to the outcome.
-        slow_note: Function that computes an additional note, which takes long. None if no such note exists.
+        slow_note: Slow function that computes an additional note. None if no such note exists.
         sampled: Whether to resample the examples. False if they are the whole population, such as the paper's own
             sentences.
         drawn: For each block, the number of rows that a resample draws, or None to draw as many rows as the block has.
@@ -42,19 +42,19 @@ class Estimand:
         extreme: Whether the claim is about the smallest or the largest part of a statistic that returns several parts
             ([..., parts]). None if the statistic returns a single value. Each part is judged separately, because the
             extreme of several noisy estimates is biased.
-        published: Number of published runs with which the quantity compares the model, such as panels of a figure. Each
+        published: Number of published runs (such as panels of a figure) that the quantity compares the model with. Each
             published run adds the variance of one more seed.
         map: The model's mean map, if the quantity correlates it with a published map across heads. This correlation is
             then the first part (see `likeness.with_ceiling`).
-        of_ceiling: Fraction of the correlation between two seeds' maps. The first part must exceed this fraction.
+        of_ceiling: Fraction of the correlation between two seeds' maps that the first part must exceed.
         average: Functions that compute the parts from the mean of all seeds' maps (see `likeness.averaged`). None if
             this mean map is not judged.
-        nothing: Value that the interval must exclude if the claim is to be `compatible` with a published figure. This
+        nothing: Value that the interval must exclude before a claim can be `compatible` with a published figure. This
             is usually the value of a model that has learned nothing, such as the score of a constant answer.
             `nothing_is` describes the value.
         constant: Whether the measured model gives the same answer to every example.
-        refuted: Reason why no resample could support the claim; empty if some resample could. If there is such a
-            reason, the claim deviates whenever the value lies outside the band.
+        refuted: Reason why no resample could support the claim. Empty if a resample could. A claim with such a reason
+            deviates whenever the value lies outside the band.
         unmet: Reason why the value says nothing about the claim, for example because fine-tuning changed nothing. Empty
             if no such reason exists.
         selection: The selection of columns on which the estimand is based, if any. `with_same_selection` uses it to
@@ -104,8 +104,8 @@ class OfMap:
 
     Args:
         to_map: Function that computes the map from the mean of the block.
-        parts: Function that takes a measured map and computes the references for it. It returns a second function,
-            which takes any map and computes its parts relative to these references.
+        parts: Function that takes a measured map, computes reference values from it, and returns a second function. The
+            second function computes the parts of any map relative to these reference values.
     """
 
     to_map: Callable[[np.ndarray], np.ndarray]
@@ -117,8 +117,8 @@ class ColumnSelection:
     """Columns (such as heads) that are selected on some of the rows, and judged on the other rows.
 
     Args:
-        means: For each column to be selected, the means of all candidate columns. The candidate with the largest mean
-            is selected.
+        means: One array for each column to select, with the means of all candidates. The candidate with the largest
+            mean is selected.
         build: Function that takes the indices of the selected columns and returns the estimand for these columns.
     """
 
@@ -132,7 +132,7 @@ class ColumnSelection:
 
     @classmethod
     def joined(cls, estimands: Sequence[Estimand], join: Callable[[list[Estimand]], Estimand]) -> Estimand:
-        """Combine several estimands into one. The result has a selection only if every given estimand has one."""
+        """Combine several estimands into one. The result has a `selection` only if all of them have one."""
         parts = [estimand.selection for estimand in estimands]
         selections = [part for part in parts if part is not None]
         if len(selections) < len(parts):
@@ -222,8 +222,8 @@ def cross_fitted(
 ) -> tuple[Float[np.ndarray, " examples"], tuple[int, int]]:
     """Return each example's value in the column selected on the other half, and the indices of the two columns.
 
-    The mean of the largest of many noisy columns is biased upwards on the examples that selected the column. On the
-    other half, the mean of this column is unbiased.
+    In each half, the column with the largest mean is selected. Its mean is biased upwards on the half that selected it,
+    because the means are noisy. On the other half, its mean is unbiased.
 
     Args:
         first: Mask of the examples in the first half (`halves`).

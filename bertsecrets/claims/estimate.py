@@ -1,10 +1,10 @@
 """Estimates of a quantity for a training procedure, computed from one estimand per seed.
 
 Seeds and examples are crossed: every seed is evaluated on the same examples, as in the multi-bootstrap (Sellam et al.
-2022). Resampling only a few seeds would give intervals that are far too narrow. Each end of the interval is therefore
-computed from two distances: the distance from the mean across seeds to the end of the bootstrap interval over examples,
-and the distance from this mean to the end of Student's interval over seeds. The combined distance is the square root of
-the sum of their squares.
+2022). Resampling only a few seeds would give intervals that are far too narrow. Therefore, for each end of the
+interval, two distances from the mean across seeds are combined: the distance to the end of the bootstrap interval over
+examples, and the distance to the end of Student's interval over seeds. The combined distance is the square root of the
+sum of their squares.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ BySeed = Float[np.ndarray, "seeds draws parts"]
 
 @dataclass(frozen=True)
 class Spread:
-    """A seed-to-seed standard deviation in the quantity's unit, with its degrees of freedom."""
+    """A standard deviation between seeds, in the quantity's unit, with its degrees of freedom."""
 
     std: float
     degrees: float
@@ -48,18 +48,18 @@ class Estimate:
     """The mean of a quantity across seeds, with bootstrap replicates.
 
     Args:
-        value: Mean across seeds of the quantity or, if the quantity has several parts, of the extreme part.
-        parts: Mean across seeds of each part. Most quantities have a single part.
+        value: Mean of the quantity across seeds. If it has several parts, this is the mean of the extreme part.
+        parts: Mean of each part across seeds. Most quantities have a single part.
         replicates: Replicates of each part from bootstrap resamples of the examples.
         extreme: Whether the quantity is the smallest or the largest of its parts.
         spread: Seed-to-seed spread. None for fewer than `FEWEST_SEEDS` seeds; the estimate then applies only to these
             checkpoints.
         sampling_error: Standard error due to sampling, without the seed variance.
-        examples_error: Standard error due to the sampling of examples alone. It excludes the error due to the sampling
-            of annotated heads, from which classifier errors are estimated.
-        fewest: Smallest number of examples (or of clusters of examples) that have a value in the same column. Infinite
+        examples_error: Standard error due to the sampling of examples alone. It excludes the error due to sampling the
+            annotated heads that are used to estimate classifier errors.
+        fewest: Smallest number of examples (or of clusters of examples) from which a column mean is computed. Infinite
             if no block is sampled.
-        published: Number of published runs with which the quantity compares the model.
+        published: Number of published runs that the quantity compares the model with.
         seedless: Whether seeds do not matter, because nothing is trained or a single checkpoint is judged.
         within: Range of possible values.
         interaction: Standard deviation across seeds that is due to the interaction of seeds and examples: seeds differ
@@ -137,8 +137,8 @@ class Estimate:
         """Return the lower end of the interval. `tail` is the error rate at this end.
 
         If the quantity is the smallest part, its lower end is the lowest of the lower ends of all parts. If the
-        quantity is the largest part, only those parts are considered that may be the largest. The error rate is divided
-        among these parts, and the quantity's lower end is the highest of their lower ends.
+        quantity is the largest part, only parts that may be the largest are considered. The error rate is divided among
+        these parts, and the quantity's lower end is the highest of their lower ends.
         """
         tested, own = self._tested(tail)
         ends = (self.parts - self._below(own))[tested]
@@ -160,10 +160,10 @@ class Estimate:
         return np.hypot(self._of_examples(tail), of_seeds)
 
     def _of_examples(self, tail: float) -> Parts:
-        """Return by how much the bootstrap's lower percentile is below each part; 0 if it lies above the part.
+        """Return the distance from each part down to the bootstrap's lower percentile; 0 if the percentile is higher.
 
-        If all resamples of a part are equal, this distance is replaced by the largest change that unseen kinds of rows
-        could cause.
+        If all resamples of a part are equal, this distance is replaced by the largest change that kinds of rows missing
+        from the sample could cause.
         """
         from scipy.special import ndtri
 
@@ -256,10 +256,10 @@ def estimate(
 
 
 def unseen_share(rows: float, tail: float) -> float:
-    """Return an upper limit for the share of rows of a type that does not occur among `rows` random rows.
+    """Return an upper limit for the share of a type of row that does not occur among `rows` random rows.
 
-    The probability that the limit is too low is `tail`. It is the exact binomial limit (Clopper and Pearson 1934),
-    which is about 3 / `rows` if `tail` is 5%.
+    The limit is the exact binomial one (Clopper and Pearson 1934), about 3 / `rows` if `tail` is 5%. The probability
+    that it is too low is `tail`.
 
     >>> round(unseen_share(60, 0.05), 3), unseen_share(float("inf"), 0.05)
     (0.049, 0.0)
@@ -273,9 +273,10 @@ def _alike(replicates: Replicates) -> Bool[np.ndarray, " parts"]:
 
 
 def far_seed(values: Sequence[float]) -> tuple[int, float] | None:
-    """Return the index of the seed farthest from the mean of the others, and the distance in their standard deviations.
+    """Return the index of the seed farthest from the mean of the others, and its distance in standard deviations.
 
-    The result is None if there are too few seeds, or if no seed is farther than `FAR_SEED`.
+    The standard deviation is that of the others. The result is None if there are too few seeds, or if the distance is
+    at most `FAR_SEED`.
 
     >>> far_seed([60.0, 61.0, 59.0, 60.0, 60.0]), far_seed([60.0, 61.0, 59.0, 60.0, 50.0])[0]
     (None, 4)
@@ -313,8 +314,7 @@ def _replicates(estimands: Sequence[Estimand], settings: JudgeParams, annotated:
     """Return each seed's statistic on each resample. Draws depend on a block's position and size, not on the model.
 
     Args:
-        annotated: Whether to also resample the blocks of annotated heads, which are those for which `drawn` gives a
-            number.
+        annotated: Whether to also resample the blocks of annotated heads (those with a number in `drawn`).
     """
     first, means = estimands[0], []
     for place in range(len(first.blocks)):

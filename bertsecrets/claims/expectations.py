@@ -1,11 +1,11 @@
 """The expectations of claims (an order, a figure or an equality), each with a band, a decision and p-values.
 
 An order holds if the interval lies on the claimed side of the limit, and beyond the smallest effect of interest. It
-deviates if the interval lies on the other side of the limit, or if the interval shows that the effect is smaller than
-the smallest effect of interest or than half of the published effect. A figure deviates if the observed value lies
-outside the prediction interval around the published value. A figure is compatible if the observed value lies inside the
-prediction interval, and the confidence interval excludes the value of a model that learned nothing. An equality holds
-if the interval lies within the smallest effect of interest.
+deviates if the interval lies on the other side of the limit. It also deviates if the interval shows that the effect is
+too small: less than the smallest effect of interest, or less than half of the published effect. A figure deviates if
+the observed value lies outside the prediction interval around the published value. A figure is compatible if the
+observed value lies inside the prediction interval, and the confidence interval excludes the value of a model that
+learned nothing. An equality holds if the interval lies within the smallest effect of interest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -70,7 +70,7 @@ class Evidence:
 
     @cached_property
     def refuted(self) -> bool:
-        """Whether no resample can support the claim and the observed value is outside the claim's band."""
+        """Whether the observed value is outside the claim's band and no resample can support the claim."""
         value, limits = self.observed.value, self.limits
         outside = limits is not None and (value <= limits[0] or value >= limits[1])
         return outside and all(estimand.refuted for estimand in self.estimands)
@@ -101,7 +101,7 @@ class Evidence:
 
 
 class _Expectation(Section):
-    """The base class of orders and equalities. They compare with an exact `value`, so measurements can confirm them."""
+    """The base class of orders and equalities. Measurements can confirm both, because their `value` is exact."""
 
     passes: ClassVar[Outcome] = "reproduced"
     value: float = 0.0
@@ -111,7 +111,7 @@ class _Expectation(Section):
         return True
 
     def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
-        """Return the values that an interval must exclude to decide the claim."""
+        """Return the values that the interval must exclude before the claim can be decided."""
         return evidence.limits or ()
 
 
@@ -119,8 +119,8 @@ class Order(_Expectation):
     """The expectation that the quantity is above, or below, `value`.
 
     If `value` lies between 0 and the smallest effect of interest, the quantity must also exceed this effect in the
-    claimed direction. If `value` is 0 and the published figure is `comparable`, the effect must also not be
-    significantly smaller than half of the published effect.
+    claimed direction. If `value` is 0 and the published figure is `comparable`, the claim also requires that the effect
+    is not significantly smaller than half of the published effect.
     """
 
     kind: Literal["above", "below"]
@@ -134,8 +134,8 @@ class Order(_Expectation):
     def threshold(self, case: JudgedCase) -> float:
         """Return the threshold that `sign` times the quantity must exceed for the claim to hold.
 
-        The threshold is `sign` times the limit. However, if this product lies between 0 and the smallest effect of
-        interest, the threshold is the smallest effect of interest.
+        This is usually `sign` times the limit. If that product lies between 0 and the smallest effect of interest, the
+        smallest effect of interest is used instead.
         """
         limit, size = self.sign * self.value, case.smallest_effect[0]
         return size if 0 <= limit <= size else limit
@@ -153,7 +153,7 @@ class Order(_Expectation):
         return (self.value, float("inf")) if self.kind == "above" else (float("-inf"), self.value)
 
     def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
-        """Return a tuple of one value, which the interval must exclude to decide the claim."""
+        """Return, as a tuple, the one value that the interval must exclude before the claim can be decided."""
         return (self.sign * self.threshold(evidence.case),)
 
     def decide(self, evidence: Evidence) -> Decision:
@@ -166,7 +166,7 @@ class Order(_Expectation):
         """Return the outcome for a confidence interval of the quantity, and the reason for this outcome.
 
         If the limit is 0, the claim also deviates if the effect is significantly smaller than half of the published
-        effect. Any other limit already states the size of the effect. If the limit lies between 0 and the smallest
+        effect. Any other limit already says how large the effect must be. If the limit lies between 0 and the smallest
         effect of interest, this effect replaces the limit: the claim holds if the interval lies above the effect, and
         deviates if the interval lies below it.
         """
@@ -237,7 +237,7 @@ class Figure(Section):
     """The expectation that the quantity lies within a prediction interval around the published figure.
 
     `sampling` is `score` if the figure was measured on the same validation set, and `own` if it was measured on
-    different examples. If there were fewer of these examples than in the validation set, `examples` is their number.
+    different examples. `examples` is the number of those examples, if the validation set is larger.
     """
 
     passes: ClassVar[Outcome] = "compatible"
@@ -265,14 +265,14 @@ class Figure(Section):
     def _bounds(self, case: JudgedCase, observed: Estimate | None, published_error: float) -> list[Bound]:
         """Return bounds on the difference from the published figure, or no bounds if the seed variance is unknown.
 
-        The widest bound gives the band. The published run counts as one more run of the same procedure, unless the
-        published figure has a known standard error (`doubt`). The seed variance is estimated from the observed seeds
-        or, if there are fewer than three, taken from the cited spread. Seeds whose answers differ may have similar
-        scores by chance. The spread of a score is therefore assumed to be at least the spread that the different
-        answers cause (`Estimate.interaction`). This minimum is estimated from thousands of answers, so its bound uses a
-        normal distribution instead of Student's t. The spread of published runs is assumed to be at least the cited
-        spread. If both values were measured on the same examples, the sampling of examples adds no error. A deviation
-        must also significantly exceed the claim's tolerance.
+        The band is as wide as the widest of these bounds. The published run counts as one more run of the same
+        procedure, unless the published figure has a known standard error (`doubt`). The seed variance is estimated from
+        the observed seeds or, if there are fewer than three, taken from the cited spread. Seeds whose answers differ
+        may have similar scores by chance. The spread of a score is therefore assumed to be at least the spread that the
+        different answers cause (`Estimate.interaction`). This lower limit is estimated from thousands of answers, so a
+        normal distribution is used for it instead of Student's t. The spread of published runs is assumed to be at
+        least the cited spread. If both values were measured on the same examples, the sampling of examples adds no
+        error. A deviation must also significantly exceed the claim's tolerance.
         """
         figure, rounding = case.figure, case.figure.rounding
         spread, doubt = (observed and observed.spread) or figure.cited_spread, figure.doubt
@@ -301,9 +301,9 @@ class Figure(Section):
         Before the last analysis, a deviation must lie outside a wider band. If the value lies between the two bands,
         the claim remains open. If the published figure is the score of a constant answer, the band is the same as for
         any other figure. However, training may collapse to either class. The claim therefore also holds if any seed
-        gives the published constant answer, and it remains open if every seed gives a constant answer but no seed gives
-        the published one. The claim cannot hold if the model has learned something, which means that the interval lies
-        above the score of the most frequent class.
+        gives the published constant answer. It remains open if every seed gives a constant answer, but none gives the
+        published one. If the interval lies above the score of the most frequent class, the model has learned something,
+        and the claim cannot hold.
         """
         case, value, limits = evidence.case, evidence.observed.value, evidence.limits
         outer = evidence.band(1 - evidence.early * (1 - evidence.confidence))
@@ -337,7 +337,7 @@ class Figure(Section):
     def _difference(self, case: JudgedCase, value: float, band: Ends) -> dict[str, Any]:
         """Return the difference between a value and the published figure, with an interval that is as wide as the band.
 
-        Differences up to half the width of the band would not be noticed. One end of the band may be clipped.
+        A difference of less than half the width of the band would not be noticed. One end of the band may be clipped.
         """
         published = case.figure.published
         assert published is not None
@@ -346,7 +346,7 @@ class Figure(Section):
         return {"published": published, "difference": difference, "half": half, **ends}
 
     def _learned(self, evidence: Evidence) -> Decision | None:
-        """Return the decision if the model, unlike the published one, has learned something; otherwise return None.
+        """Return the decision for a model that, unlike the published one, has learned something; None for other models.
 
         This concerns only published figures that are the score of a constant answer.
         """
@@ -357,10 +357,10 @@ class Figure(Section):
         return "inconclusive", Grounds.LEARNED_SOMETHING(interval=evidence.interval, nothing=most - case.tolerance)
 
     def p_values(self, evidence: Evidence) -> PValues:
-        """Return the p-value against the claim, and None instead of a p-value in favour of the claim.
+        """Return the p-value against the claim, and None because no p-value can support the claim.
 
-        The p-value tests whether the observed value lies beyond the margins around the published figure. No p-value
-        supports the claim, because a value inside the prediction interval does not rule out other values.
+        The p-value tests whether the observed value lies beyond the margins around the published figure. A value inside
+        the prediction interval does not support the claim, because it does not rule out other values.
         """
         from scipy.special import stdtr  # scipy.stats would take five times as long to import
 
@@ -376,14 +376,14 @@ class Figure(Section):
         return min(1.0, p_value / evidence.early), None
 
     def decidable(self, limits: Ends, unit: str) -> bool:
-        """Return whether the band is narrow enough to decide the claim. A band that includes most values is not."""
+        """Return whether the band is narrow enough to decide the claim: it must not include most possible values."""
         low, high = limits
         return min(high, 100.0) - max(low, 0.0) <= WIDEST_BANDS.get(unit, float("inf"))
 
     def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
         """Return the value that the quantity has for a model that learned nothing; empty if this value is unknown.
 
-        The interval must exclude the value to decide the claim.
+        The claim can be `compatible` only if the interval excludes this value.
         """
         values = [estimand.nothing for estimand in evidence.estimands if estimand.nothing is not None]
         return (float(np.mean(values)),) if values else ()
@@ -401,8 +401,8 @@ class Figure(Section):
         """Return the factor by which the sampling error is multiplied in a comparison with the published figure.
 
         If the published figure was measured on different examples, the factor is 1. If it was measured on the
-        validation set, the factor is 0 if we measured the whole set, and between 0 and 1 if we measured only some of
-        its rows.
+        validation set, the factor is 0 for measurements on the whole set, and between 0 and 1 for measurements on some
+        of its rows.
         """
         if self.sampling != "score":
             return 1.0

@@ -62,10 +62,10 @@ class SmallestEffect(Section):
 class Known(Section):
     """A known outcome for a model on a task, with the evidence for it.
 
-    A deviation that was observed (`deviates`) is an expected failure, and the benchmark reports it as unexpected if the
-    claim does not deviate. A deviation that is only `expected`, for example from another study, may or may not appear.
-    `version` is the version of the claim that was judged. If the claim has a newer version by now, the outcome is
-    treated as if it were only `expected`.
+    A deviation that was observed (`deviates`) is an expected failure. If the claim does not deviate, the benchmark
+    reports this as unexpected. A deviation that is only `expected`, for example from another study, may or may not
+    appear. `version` is the version of the claim that was judged. If the claim has a newer version by now, the outcome
+    is treated as if it were only `expected`.
     """
 
     model: Annotated[str, AfterValidator(full_name)]
@@ -81,7 +81,7 @@ class TaskFigure(Section):
     `published` is in the claim's unit, and None if the source gives only an order. `rounding` is half a unit of the
     last published digit. `seed_std` is the seed-to-seed standard deviation from `seed_source`, with `seed_degrees`
     degrees of freedom (4 for five seeds). `doubt` is the standard error of the published figure. It is given if the
-    published run cannot count as one more run of the same procedure. `second` is the figure from a second source.
+    published run does not count as one more run of the same procedure. `second` is the figure from a second source.
     `constant_answer` marks figures that equal the score of a constant prediction. `band` shows the range in which the
     mean over many seeds must lie, as computed from the other numbers by `python -m instruments bands`.
     """
@@ -115,7 +115,7 @@ class TaskFigure(Section):
 
 
 class References(Section):
-    """References to the sources of a claim's numbers, for a claim that does not state these numbers itself.
+    """References to the sources of those numbers that a claim does not state itself.
 
     `published` refers to the published figure. It is a reference, such as `P20`, `K19` or `D1-pretrained`, or the
     difference of two references. `seeds_of` names the sources of the seed-to-seed spread, and `doubt_of` names the
@@ -149,11 +149,11 @@ def published_gain(quantity: str, task_name: str, heads: Iterable[Sequence[int]]
     For the task `all`, the gain is averaged over the seven tasks.
 
     Args:
-        heads: Heads for the quantity `named-heads-gain`, as (layer, head) counted from 1. The smallest of their gains
-            is returned.
+        heads: Heads for the quantity `named-heads-gain`: pairs (layer, head), both counted from 1. The smallest of
+            their gains is returned.
 
     Raises:
-        ValueError: If no gain in these figures corresponds to the quantity.
+        ValueError: If the figures show no gain that corresponds to the quantity.
 
     >>> round(published_gain("best-head-gain", "mrpc"), 2)
     1.19
@@ -178,7 +178,7 @@ GAINS: dict[str, Callable[..., Any]] = {  # functions of all gains of a task, an
 
 @dataclass(frozen=True)
 class Cited:
-    """The resolver of a claim's references, which looks up the numbers to which they refer.
+    """A resolver that looks up the numbers behind a claim's references.
 
     Args:
         quantity: Name of the claim's quantity. Together with `arguments`, it determines which value of P20 corresponds
@@ -191,7 +191,7 @@ class Cited:
     figures: Mapping[str, Mapping[str, TaskFigure]]
 
     def filled(self, figure: TaskFigure, task_name: str, claim: References) -> TaskFigure:
-        """Return the figure of a task, completed with the numbers that the claim takes by reference."""
+        """Return a task's figure, after adding the numbers that the claim takes from its references."""
         more: dict[str, Any] = {}
         if claim.published is not None:
             more["published"], more["rounding"] = self.published(claim.published, task_name)
@@ -275,9 +275,9 @@ class Cited:
         """Combine the named spreads: return the root of their sum of squares, and its degrees of freedom.
 
         For the task `all`, the result is the spread of the mean over tasks. Errors on different tasks are independent,
-        except for those of readers of maps, who err in the same direction on every task. If several spreads have the
-        same source, their sum has the degrees of freedom of a single one. For several sources, the degrees of freedom
-        follow from the Welch-Satterthwaite equation.
+        except that readers of maps err in the same direction on every task. The sum of spreads from a single source has
+        the same degrees of freedom as each of them. For several sources, the degrees of freedom follow from the
+        Welch-Satterthwaite equation.
         """
         over_tasks = SEVEN_TASKS if task_name == ALL_TASKS and READERS not in names else (task_name,)
         by_source: dict[tuple[str, str], tuple[float, float]] = {}

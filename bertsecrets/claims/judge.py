@@ -200,7 +200,7 @@ def _measurements(by_seed: Sequence[Mapping[str, Needed]]) -> tuple[Measurement,
 
 
 def _shortage(evidence: Evidence) -> Cause | None:
-    """Return why these measurements cannot decide the claim, whatever the interval; None if they can."""
+    """Return why these measurements cannot decide the claim, regardless of the interval; None if they can decide it."""
     observed = evidence.observed
     if not observed.computable:
         return Grounds.NOT_COMPUTABLE()

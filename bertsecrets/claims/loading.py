@@ -141,7 +141,7 @@ def cases() -> list[Case]:
 
 
 def find_cases(wanted: str) -> list[Case]:
-    """Return the cases to which a name refers. Names are accepted as they appear in tables and messages, in any case.
+    """Return the cases to which a name refers. Names can be written as in tables and messages; capitals do not matter.
 
     The name can be that of a case (`D1-rte-pretrained`). It can be the full name of a claim (`D1-pretrained`), or its
     id (`D1`), which refers to all variants; a task can follow (`D1-pretrained-RTE`, `D1-rte`). It can also be a family
@@ -173,8 +173,8 @@ def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[
 
     Args:
         claims: Names that `find_cases` accepts. Defaults to the claims of the replication that are not expensive.
-        tasks: Names of tasks. Defaults to all. Claims about the bare encoder are always selected, and so are claims
-            about several tasks together if one of these tasks is named. The name `all` selects only claims of these two
+        tasks: Names of tasks. Defaults to all. Claims about the bare encoder are always selected. Claims about several
+            tasks together are selected if one of these tasks is named. The name `all` selects only claims of these two
             kinds.
     """
     named = {str(case) for name in claims for case in find_cases(name)}
@@ -193,7 +193,7 @@ def find_case(wanted: str, task_name: str | None = None, scope: Collection[str] 
         wanted: Id of a claim (`C1`), followed by the variant if there is one (`D1-untrained`), or id of a case
             (`C1-rte`).
         task_name: One of the claim's tasks. Can be omitted if the claim has only one task.
-        scope: Tasks among which to choose if `task_name` is omitted. Ignored if the claim is about none of these tasks.
+        scope: Tasks to choose from if `task_name` is omitted. Ignored if the claim is not about any of them.
     """
     chosen = None if task_name is None else task_name if task_name == ALL_TASKS else task(task_name).name
     known = find_cases(wanted)

@@ -32,11 +32,11 @@ class Prospect(Section):
     """A summary of the verdicts on a case in simulated worlds in which the model is exactly as published.
 
     `truth` is the true value of the quantity in these worlds, and `contradicted` is True if that value contradicts the
-    claim. `outcomes` contains the proportion of worlds with each outcome, by procedure (`auto`, `3` and `5` seeds), and
-    `seeds` is the mean number of seeds that `auto` uses. `examples` is the number of rows of the task. For an order,
-    `examples_interval` is the interval that is due to the sampling of examples alone, averaged over worlds.
-    `duplicate_of` is the name of another case, if there is one, with the same value and the same verdict in every
-    world. `made` and `code` are the date of the simulation and a digest of its code. `definition` is `Case.definition`.
+    claim. For each procedure (`auto`, `3` and `5` seeds), `outcomes` contains the proportion of worlds with each
+    outcome. `seeds` is the mean number of seeds that `auto` uses. `examples` is the number of rows of the task. For an
+    order, `examples_interval` is the interval that is due to the sampling of examples alone, averaged over worlds. If
+    another case has the same value and verdict in every world, `duplicate_of` is its name. `made` and `code` are the
+    date of the simulation and a digest of its code. `definition` is `Case.definition`.
     """
 
     worlds: int
@@ -99,7 +99,7 @@ def prospect(case: Case) -> Prospect | None:
 
 
 def advice(case: Case) -> str:
-    """Return, as text, what would decide a case that usually stays open even if the model is as published.
+    """Return advice on how to decide a case that usually stays open, even for a model that is exactly as published.
 
     The text is empty for cases that are usually decided, and if the answer is unknown.
     """
@@ -137,7 +137,7 @@ def examples_needed(case: Case, recorded: Prospect) -> float | None:
 
 
 def prospect_text(case: Case) -> str:
-    """Return, as text, how often a simulated model passes whose values are as published; empty if this is unknown."""
+    """Return a text that says how often a case passes or deviates if the model is as published; empty if unknown."""
     recorded = prospect(case)
     if recorded is None or recorded.share("not applicable") == 1:
         return ""

@@ -26,8 +26,8 @@ class Need:
     """A measurement that a quantity needs, on one or more tasks.
 
     Args:
-        whose: Initialisation of the subject to measure: the claim's initialisation (`own`), the initialisation with
-            which the claim compares (`against`), or the name of any other initialisation.
+        whose: Initialisation of the subject to measure. `own` is the claim's initialisation, and `against` is the one
+            that the claim compares it with. Any other value is the name of an initialisation.
         options: Options for the measure, in addition to those of the claim.
         task: Task to measure. Defaults to the case's task.
         tasks: Tasks to measure instead of the single task `task`. Data are required for all of them, unless `least` is
@@ -67,7 +67,7 @@ class Quantity:
     published: bool = False
 
     def read(self, measurements: Mapping[str, Needed], /, **arguments: Any) -> Estimand:
-        """Return the estimand, computed from the measurements for each need and the arguments of a claim."""
+        """Return the estimand, computed from a claim's arguments and the measurements for each need."""
         return self.function(**{name: measurements[name] for name in self.needs}, **arguments)
 
 

@@ -14,7 +14,7 @@ _DIFFERENCE = "differs by {difference:+} [{low:+}, {high:+}] from the published 
 
 @unique
 class Grounds(Enum):
-    """The possible grounds of a verdict. Each has a text and a short form (for a deviation, the kind of deviation)."""
+    """The possible grounds of a verdict, as a full and a short text. For a deviation, the short text is its kind."""
 
     BEYOND_LIMIT = "{interval} lies {side} {limit}, as claimed", ""
     INCLUDES_LIMIT = "{interval} includes the limit {limit}", "includes {limit}"
@@ -94,11 +94,11 @@ class Grounds(Enum):
 
     @property
     def deviation(self) -> Deviation | None:
-        """The kind of deviation; None for grounds on which a claim does not deviate."""
+        """The kind of deviation; None if these grounds do not make a claim deviate."""
         return next((kind for kind in DEVIATIONS if kind == self.brief), None)
 
     def __call__(self, **facts: Any) -> "Cause":
-        """Return these grounds, combined with the facts that their text mentions (such as the interval)."""
+        """Return these grounds together with the facts to insert into their text, such as the interval."""
         return Cause(self, facts)
 
 

@@ -34,7 +34,7 @@ class Bench(Protocol):
 class RequiredMeasurement:
     """A measurement that a case needs for every model and seed.
 
-    `need` is the name of the quantity's need that the measurement meets.
+    `need` is the name of the need (in `Quantity.needs`) that the measurement meets.
     """
 
     need: str
@@ -49,7 +49,7 @@ class RequiredMeasurement:
 
 
 def required_measurements(bench: Bench, case: Case) -> list[RequiredMeasurement]:
-    """Return the measurements that a case needs, in the order of the quantity's needs and then of their tasks."""
+    """Return the measurements that a case needs, ordered by need and then by task."""
     claim, required = case.claim, []
     for name, need in _needs(case).items():
         options = {**(claim.options if need.measure == claim.measure else {}), **need.options}
@@ -79,7 +79,7 @@ def _needs(case: Case) -> Mapping[str, Need]:
 
 
 def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
-    """Return the tasks of a need for which data are available."""
+    """Return those tasks of a need that have data."""
     names = need.tasks or (need.task or case.task,)
     problems = {name: bench.missing(need.measure, name) for name in names}
     available = [name for name, problem in problems.items() if problem is None]
@@ -90,7 +90,7 @@ def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
 
 
 def eligibility(bench: Bench, case: Case, model: ModelFacts) -> Eligibility:
-    """Return whether a case can be judged with this source of measurements, from what is known before measuring."""
+    """Return whether a case can be judged with this source, given what is known before measuring."""
     if not case.applies_to(model.architecture):
         return applicability(case, model)
     try:

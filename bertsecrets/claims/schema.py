@@ -193,8 +193,8 @@ class Claim(References):
     def covers(self, name: str) -> bool:
         """Return whether the claim is about tasks in general, and therefore also about the user's own task `name`.
 
-        Such a claim is about all GLUE tasks or all but one. The omitted task must not be STS-B if the user's task
-        predicts scores, or SST-2 if the user's task has single texts. No other GLUE task is like these two.
+        Such a claim omits at most one of the GLUE tasks. It must not omit STS-B if the user's task predicts scores,
+        because no other GLUE task does so. It must not omit SST-2 if the user's task has single texts.
         """
         own, known = TASKS[name], [each for each in GLUE_TASKS if each.name in self.tasks]
         kinds: tuple[Callable[[Task], bool], ...] = (lambda each: each.regression, lambda each: each.sentence2 is None)

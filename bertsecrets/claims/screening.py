@@ -94,7 +94,7 @@ def seed_problem(needed: Mapping[str, Needed], *, several: bool = True) -> str:
     """Describe the first of a seed's subjects that collapsed or learned nothing; return "" if none did.
 
     Args:
-        several: Whether the text names the seed. In any case, it names the task and the kind of model if these differ
+        several: Whether the text names the seed. The text always names the task and the kind of model if these differ
             between the seed's subjects.
     """
     subjects = [measurement.subject for measurement in all_of(needed)]
@@ -116,7 +116,7 @@ def _vary(subjects: Sequence[Subject], name: str) -> bool:
 def is_result(measurements: Sequence[Measurement]) -> bool:
     """Return whether a seed counts even if it learned nothing.
 
-    Such a seed counts if only scores are judged and the seed's predictions vary.
+    It counts if only scores are judged and its predictions vary.
     """
     return all(
         measurement.measure == "scores"

@@ -1,11 +1,10 @@
-"""Confidence levels for analyses after 3, 4 and 5 seeds, which together have a controlled error rate.
+"""Confidence levels for analyses after 3, 4 and 5 seeds that control the error rate of all three analyses together.
 
 Two errors are possible for an order or an equality: to find that it holds when it does not, and to find that it
-deviates when it does not. The probability that any of the analyses makes the first error is at most the run's error
-rate, and so is the probability of the second. All analyses have the same nominal level (Pocock 1977). For a figure, a
-deviation before the last analysis is tested at a tenth of the error rate. The level depends on the number of seeds, not
-on the command, and the schedule is fixed in advance. Stopping early, because of a decision or a budget, therefore
-cannot increase error rates.
+deviates when it does not. For each of these errors, the probability that any of the analyses makes it is at most the
+run's error rate. All analyses have the same nominal level (Pocock 1977). For a figure, a deviation before the last
+analysis is tested at a tenth of the error rate. The level depends on the number of seeds, not on the command, and the
+schedule is fixed in advance. Stopping early, because of a decision or a budget, therefore cannot increase error rates.
 """
 
 from functools import cache

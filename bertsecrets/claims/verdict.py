@@ -53,8 +53,8 @@ class Verdict:
         interval: Confidence interval of the quantity.
         band: Limits between which the quantity must lie.
         measurements: Measurements of the usable seeds, on which the verdict is based.
-        inputs: All measurements that were read. They include those of excluded seeds, and those that only show whether
-            a seed collapsed.
+        inputs: All measurements that were read, including those of excluded seeds and those that only show whether a
+            seed collapsed.
         power: How many seeds or examples would decide an inconclusive claim, as text.
         by_seed: Parts of the quantity for each seed; most quantities have a single part.
         extreme: Whether the quantity is the smallest or the largest of several parts.
@@ -62,8 +62,8 @@ class Verdict:
         p_for: Smallest error rate at which the claim would still be reproduced. Always None if the claim is about a
             published figure, because a value inside the prediction interval does not rule out other values.
         open: Whether more seeds could change the outcome, and the schedule of analyses allows more seeds.
-        interim: Text with the number of seeds and the confidence level of the analysis (see `sequential`), or with a
-            note that the verdict is only about the measured checkpoints.
+        interim: Text that gives the number of seeds and the confidence level of the analysis (see `sequential`), or
+            says that the verdict is only about the measured checkpoints.
         cause: The reason as data; None if the claim was not judged.
         error: The exception that was raised if the claim could not be measured. Anything but a `UserError` is a bug.
     """
@@ -273,7 +273,7 @@ def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:
 
 
 def _older(measurement: Measurement) -> list[str]:
-    """Return how the versions of code and libraries that made a measurement differ from the current versions."""
+    """Return how the current versions of code and libraries differ from those that made the measurement."""
     made, trained = measurement.provenance.made_by, measurement.provenance.checkpoint_made_by
     of_checkpoint = differences(trained, made_by(TRAINING_MODULE, None)) if trained else []
     return [

@@ -60,9 +60,9 @@ class SideSource:
     def parse(cls, argument: str) -> "SideSource":
         """Parse an argument.
 
-        A file is a pin. MODEL@FOLDER or a folder without a model names stored measurements. A folder that contains a
-        sequence classifier is a checkpoint, which is measured without training. Any other argument names a model, which
-        is fine-tuned before it is measured.
+        A file is a pin. MODEL@FOLDER and folders that contain no model refer to stored measurements. A folder that
+        contains a sequence classifier is a checkpoint, which is measured without training. Any other argument names a
+        model, which is fine-tuned before it is measured.
         """
         path = expanded(argument)
         model, _, store = argument.rpartition("@")
@@ -125,10 +125,10 @@ def _check_training(
 
 
 def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) -> list["MeasureOnTask"]:
-    """Return what to measure: each selected measure on each selected task for which it is available.
+    """Return every combination of a selected measure and a selected task that can be measured.
 
     Args:
-        trains: Whether a model must be fine-tuned for a side, which requires training rows.
+        trains: Whether a model must be fine-tuned for a side. Fine-tuning requires training rows.
     """
     from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask
@@ -212,8 +212,8 @@ def _stored(source: SideSource, session: "Session", selection: Selection) -> "Si
 def _of_measurements(source: SideSource, session: "Session", selection: Selection) -> "Side":
     """Return a side that consists of stored measurements.
 
-    If a measurement is stored several times, the latest with the session's row limit is used or, if none has, the
-    latest of all.
+    If a measurement is stored several times, copies with the session's row limit are preferred. If several copies
+    remain, the latest is used.
     """
     from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask, Side, part_of

@@ -97,8 +97,8 @@ def warnings_in_one_line() -> Iterator[None]:
 def bars_on_terminals() -> Iterator[None]:
     """Hide libraries' progress bars unless standard error is a terminal. Log files get progress lines instead.
 
-    The bars are hidden by an environment variable, which tqdm reads when it is imported and which child processes
-    inherit. If the user has already set this variable, it is not changed.
+    An environment variable hides the bars: tqdm reads it during import, and child processes inherit it. If the user
+    has already set this variable, it is not changed.
     """
     terminal = sys.stderr is not None and sys.stderr.isatty()
     if terminal or PROGRESS_VARIABLE in os.environ:
@@ -117,7 +117,7 @@ ASCII_SYMBOLS = str.maketrans(
 
 
 def encodable(text: str, stream: Any) -> str:
-    """Return `text` if a stream can encode it. Otherwise, replace symbols with similar ASCII characters or `?`.
+    """If a stream cannot encode a text, replace symbols in the text with similar ASCII characters or `?`.
 
     >>> import io
     >>> encodable("\u2713 50 %", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))

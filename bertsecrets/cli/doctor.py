@@ -114,13 +114,13 @@ def _model_facts(ref: "ModelRef", cut: int, rows: "Split | None") -> Iterator[st
 
 
 def _sample(rows: "TaskRows", tasks: Iterable[str]) -> "Split | None":
-    """Return some validation rows of the first task that has data, to count unknown tokens; None without data."""
+    """Return some validation rows of the first task that has data, or None if no task has data."""
     available = (name for name in tasks if rows.missing(name, training=False) is None)
     return next((rows.split(name, "dev", SAMPLED_ROWS) for name in available), None)
 
 
 def _measures(name: str) -> None:
-    """Print for each measure whether it applies to a model and, if not, why not."""
+    """For each measure, print whether it applies to a model and, if not, the reason."""
     from bertsecrets.measures.base.probe import refusals
     from bertsecrets.models.locations import locate
 

@@ -15,7 +15,7 @@ from bertsecrets.types import Subject
 
 
 def find_entry(root: Path, text: str) -> Path:
-    """Return the entry in the folder `text`, or otherwise the only entry whose name contains `text`."""
+    """Return the folder `text` if it is an entry, and otherwise the only entry with `text` in its name."""
     if (Path(text) / "manifest.json").is_file():
         return Path(text)
     matching = [entry for entry in entries(root) if text in entry.name]

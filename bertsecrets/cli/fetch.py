@@ -103,7 +103,7 @@ def corpus(options: argparse.Namespace) -> None:
 
 
 def fetch(options: argparse.Namespace) -> None:
-    """Download and check a model and tasks, or write only the tasks, or only the digests of the model's files."""
+    """Download and check a model and tasks, or write only the files requested with `--output` or `--digests`."""
     if options.output and options.digests:
         raise UserError(
             "--output and --digests cannot be combined, because --output writes data and --digests describes a model: "
@@ -157,7 +157,7 @@ def _fetch_digests(options: argparse.Namespace) -> None:
 
 
 def _check_watched(what: str, folders: Sequence[Path], watched: Path) -> None:
-    """Check that files are read from the watched path. If this path is not a folder, no local folder may be read."""
+    """Check that only the folder `watched` is read. If it is not a folder, check that no local folder is read."""
     expected = [watched] if watched.is_dir() else []
     if [os.path.realpath(folder) for folder in folders] != [os.path.realpath(folder) for folder in expected]:
         read = f"is read from {folders[0]}" if folders else "is not read from a folder"

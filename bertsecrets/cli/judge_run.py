@@ -1,4 +1,4 @@
-"""Code shared by `report`, `plan` and `run`, which selects claims and opens a run of those that can be judged."""
+"""Code shared by `report`, `plan` and `run`: it selects claims and opens a run of the claims that can be judged."""
 
 import argparse
 from collections.abc import Callable, Collection, Sequence
@@ -59,10 +59,10 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
 def on_known_tasks(
     session: "Session", chosen: Sequence["Case"], tasks: Sequence[str], tell: Callable[[str], object] = print
 ) -> list["Case"]:
-    """Return the cases that need no new measurements on tasks that the user did not name.
+    """Return `chosen` without the cases that need new measurements on a task that is not in `tasks`.
 
     Args:
-        tell: Function that is called with a line about the other cases, if there are any.
+        tell: Function that is called with a line about the cases left out, if any.
     """
     from bertsecrets.jobs.plan import split_by_stored_tasks
 

@@ -67,7 +67,7 @@ class Baseline:
             self._refuse(f"limits of {_listed(limited)}: {self.verdicts[limited[0]].limits} -> all rows")
 
     def check(self, verdict: VerdictData) -> None:
-        """Check that a verdict was measured on the same rows as the accepted verdict on its case."""
+        """Check that a verdict was measured on the same rows as the accepted verdict on the same case."""
         accepted = self.verdicts.get(verdict.id)
         if self.updating or accepted is None or not (accepted.data and verdict.data):
             return

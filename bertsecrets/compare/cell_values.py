@@ -1,4 +1,4 @@
-"""The quantities that are compared head by head. All are computed from a measurement's means over examples."""
+"""The quantities that are compared head by head. They are computed from means over the examples of a measurement."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class CellValues:
         unit: Unit of the values. It determines the smallest effect of interest (`claims.band`).
         shape: Shape of the cells: (layers, heads), (layers,), or () for a scalar.
         block: Per-example values; one row per example.
-        statistic: Function from the column means of `block` to the cells, with shapes [..., k] and [..., cells].
+        statistic: Function that computes the cells, [..., cells], from the column means of `block`, [..., k].
         right: Mask of the correct predictions, if the quantity is an accuracy.
         clusters: Cluster index of each row (see `Estimand`).
         step: Smallest change that a single example can cause; 0 for continuous quantities.
@@ -39,7 +39,7 @@ class CellValues:
 
 
 def _of_heads(measurement: Measurement, name: str, what: str, unit: str, sample: np.ndarray) -> CellValues:
-    """Return a quantity with one value per head, which is the mean of `sample` over examples.
+    """Return a quantity with one value per head: the mean of `sample` over examples.
 
     Args:
         sample: Per-example values, indexed by [example, layer, head].
@@ -104,7 +104,7 @@ def _scores(measurement: Measurement) -> Iterator[CellValues]:
 
 
 def _step(measurement: Measurement, block: np.ndarray) -> float:
-    """Return by how many points the score changes if one answer changes, or 0 for a regression task."""
+    """Return the change in the score, in points, if a single answer changes. Return 0 for a regression task."""
     return 0.0 if TASKS[measurement.subject.task].regression else 100 / len(block)
 
 

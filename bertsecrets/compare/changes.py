@@ -87,7 +87,7 @@ def ends(interval: Sequence[float | None] | None) -> tuple[float, float] | None:
 
 
 def moved(before: VerdictData, after: VerdictData) -> bool:
-    """Return whether an observed value changed by more than the confidence intervals explain.
+    """Return whether the observed value changed significantly, according to both confidence intervals.
 
     The interval for the difference is computed from both intervals (MOVER, Zou & Donner 2008). This method assumes that
     the two values are independent, so it is conservative if the verdicts share examples or seeds.
@@ -100,10 +100,10 @@ def moved(before: VerdictData, after: VerdictData) -> bool:
 
 
 def _reach(verdict: VerdictData, direction: float) -> float:
-    """Return the distance from the observed value to one end of its interval, or 0 if the interval is unknown.
+    """Return the distance from the observed value to an end of its interval, or 0 if the interval is unknown.
 
     Args:
-        direction: The upper end is used if this number is positive, and the lower end otherwise.
+        direction: Which end to use: the upper end if this number is positive, otherwise the lower end.
     """
     interval = ends(verdict.interval)
     return 0.0 if interval is None or verdict.observed is None else abs(interval[direction > 0] - verdict.observed)
@@ -127,7 +127,7 @@ def is_worse(before: VerdictData, after: VerdictData) -> bool:
     """Return whether `after` is worse than `before`.
 
     This is true if `after` fails and ranks below `before`, and also if `after` is an error and `before` is not. An
-    undecided verdict does not fail, so it is not worse than a decided one.
+    undecided verdict does not count as a failure, so an undecided `after` is never worse.
     """
     if after.verdict is None:
         return before.verdict is not None
@@ -185,7 +185,7 @@ class Changes:
         """The verdicts that changed because the suite changed. The same weights were measured on the same data.
 
         A changed verdict is included if the suite's version or the claim's definition differs. It is also included if
-        all values are equal, because the values must then have been judged by different rules.
+        all measured values are equal, because only different rules can lead to different verdicts on equal values.
         """
         suites = [(run.software.get("bertsecrets"), run.commit) for run in (self.before, self.after)]
         return [

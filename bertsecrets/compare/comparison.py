@@ -61,7 +61,7 @@ class CellDifferences:
         """The drifted cells or, if no cell has drifted, all cells.
 
         They are sorted by deviation, largest first. Cells with equal deviations are sorted by change, largest first.
-        Cells that have a number on only one side come before all others.
+        Cells with a value on only one side come first.
         """
         cells = np.flatnonzero(self.drifted) if self.drifted.any() else np.arange(len(self.before))
         deviation = np.nan_to_num(abs(self.deviations[cells]), nan=-1.0, posinf=np.inf)
@@ -90,7 +90,7 @@ class Compared:
     """The comparison of two sides by one measure on one task.
 
     Args:
-        reason: Why a model counts as collapsed, or why the sides cannot be compared. It is "" if neither is true.
+        reason: Why a model counts as collapsed, or why the sides cannot be compared; otherwise "".
         basis: The numbers of seeds and examples that were compared, as text.
         counted: Units of replication.
     """
@@ -221,9 +221,8 @@ def _by_seeds(name: str, before: Values, after: Values, counts: tuple[int, int])
     """Test the differences in a quantity with t-tests, with seeds as the units.
 
     A few seeds may agree closely by chance, so each head's variance is raised towards the pooled variance of all heads
-    (Smyth 2004), but never lowered. The smallest change that a single example can cause is also taken into account: no
-    standard deviation is less than half of it. All heads share the same seeds, so pooling the heads adds no degrees of
-    freedom.
+    (Smyth 2004), but never lowered. In addition, no standard deviation is less than half the smallest change that a
+    single example can cause. All heads share the same seeds, so pooling the heads adds no degrees of freedom.
     """
     degrees = sum(counts) - 2
     spreads = [values.std.ravel() for values in (before, after)]
@@ -239,7 +238,7 @@ def _by_seeds(name: str, before: Values, after: Values, counts: tuple[int, int])
 def typical_spread(stds: Cells, degrees: int) -> tuple[float, float]:
     """Return the standard deviation of a typical cell, and its degrees of freedom (Smyth 2004, section 6).
 
-    The more the standard deviations of the cells vary beyond their sampling error, the fewer the degrees of freedom.
+    If the standard deviations of the cells differ by more than sampling error, fewer degrees of freedom are returned.
     """
     from scipy.optimize import brentq
     from scipy.special import digamma, polygamma
@@ -276,8 +275,8 @@ def _by_examples(name: str, before: Values, after: Values, settings: JudgeParams
 def _by_errors(name: str, part: Part, other: Part, settings: JudgeParams) -> CellDifferences:
     """Test the differences in a quantity between two checkpoints, at least one of which was read from a pin.
 
-    Pins contain no per-example data, so the standard errors over examples of the two checkpoints are used. Errors on
-    the same examples are usually positively correlated, so treating them as independent is conservative.
+    Pins contain no per-example data, so the test uses each checkpoint's standard errors over examples. Errors on the
+    same examples are usually positively correlated, so treating them as independent is conservative.
     """
     errors = [side.errors or errors_over_examples(side, settings) for side in (part, other)]
     error = np.hypot(*(of_side[name].ravel() for of_side in errors))
@@ -285,7 +284,7 @@ def _by_errors(name: str, part: Part, other: Part, settings: JudgeParams) -> Cel
 
 
 def errors_over_examples(part: Part, settings: JudgeParams) -> dict[str, Float[np.ndarray, "..."]]:
-    """Return the standard errors of all cells of a single checkpoint, by quantity, from a bootstrap over examples."""
+    """Return each quantity's standard errors for a single checkpoint, computed with a bootstrap over examples."""
     errors = {}
     for name, values in part.quantities.items():
         [cells] = values.by_seed
@@ -298,7 +297,7 @@ def errors_over_examples(part: Part, settings: JudgeParams) -> dict[str, Float[n
 def mcnemar(before: Bool[np.ndarray, " examples"], after: Bool[np.ndarray, " examples"]) -> float:
     """Return the p-value of McNemar's exact test for equal accuracy of two models.
 
-    `before` and `after` say which predictions of each model are correct.
+    `before` and `after` are masks of correct predictions, one for each model.
 
     >>> mcnemar(np.array([True] * 6 + [False]), np.array([False] * 6 + [False]))
     0.03125
@@ -377,8 +376,8 @@ def discoveries(families: Sequence[Float[np.ndarray, " _cells"]], rate: float) -
     p-values. Then, hypotheses are tested within the selected families, at `rate` times the proportion of families that
     were selected. Both steps use the Benjamini-Hochberg procedure (Benjamini and Bogomolov 2014). Therefore, a drift in
     the score can still be found when hundreds of heads are tested as well. If nothing differs, the probability of any
-    rejection is at most `rate`. The p-values may be independent or positively dependent, as for heads that share a
-    model, seeds and examples.
+    rejection is at most `rate`. The method is valid for independent p-values, and for positively dependent p-values
+    such as those of heads that share a model, seeds and examples.
 
     >>> [flags.tolist() for flags in discoveries([np.array([0.001, 0.6]), np.array([0.04])], 0.05)]
     [[True, False], [True]]

@@ -77,7 +77,7 @@ class Values(Section):
 
 @dataclass(frozen=True)
 class MeasureOnTask:
-    """What to measure, apart from the model and the seed: a measure with its options, on a task."""
+    """A measure with its options, and a task on which to run it. The model and the seed are specified elsewhere."""
 
     measure: str
     task: str
@@ -141,7 +141,7 @@ class Part(Section):
 
     @property
     def wanted(self) -> MeasureOnTask:
-        """What was measured, apart from the model and the seeds."""
+        """The measure and the task, without the model and the seeds."""
         return MeasureOnTask(self.measure, self.task, self.initialisation, self.options)
 
 

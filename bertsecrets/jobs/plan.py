@@ -1,4 +1,4 @@
-"""Plans of the checkpoints to train and the measurements to make. The jobs of a plan are in order and unique."""
+"""Plans of the checkpoints to train and the measurements to make. A plan is ordered and contains each job once."""
 
 import functools
 import itertools
@@ -28,7 +28,7 @@ State = Literal["stored", "to do"]
 
 
 class PlanningSession(Session):
-    """A session that plans jobs for other machines. It downloads no data, which those machines must already have."""
+    """A session that plans jobs for other machines. It downloads no data: those machines must already have them."""
 
     def __init__(self, options: RunOptions | None = None, **given: Any):
         super().__init__(options, **given)
@@ -36,7 +36,7 @@ class PlanningSession(Session):
         self.checkpoints = self.measurements.checkpoints
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return what a measure needs but is missing, or None if nothing is missing. Missing data are ignored."""
+        """Return what is missing for a measure, or None if nothing is missing. Missing data are ignored."""
         return self._missing(measure)
 
     @functools.cache  # noqa: B019  # lives as long as the command
@@ -148,7 +148,7 @@ def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Col
 
 
 def left_out_line(cases: Sequence[Case]) -> str:
-    """Return a line about cases that are left out because not all of their tasks are selected; empty if none are."""
+    """Return a line about cases that are left out because some of their tasks are not selected; empty without cases."""
     if not cases:
         return ""
     names = ", ".join(map(str, cases))
@@ -163,7 +163,7 @@ def left_out_line(cases: Sequence[Case]) -> str:
 
 @dataclass(frozen=True)
 class JobResult:
-    """The result of a job: whether the job made a new result, its error if it failed, and the elapsed seconds."""
+    """The outcome of a job: whether it made anything new, its error if it failed, and how many seconds it took."""
 
     request: Request
     made: bool = False
@@ -206,7 +206,7 @@ def carry_out(session: Session, planned: Plan, outcomes: Generator[JobResult]) -
 
 
 def blocking_error(job: Request, outcomes: Mapping[Request, JobResult]) -> Exception | None:
-    """Return the error that blocks a job, if any: an error that ends the run, or an error of its training job."""
+    """Return the error that blocks a job, if any: an error that ends the run, or one in the required training."""
     fatal = (outcome.error for outcome in outcomes.values() if isinstance(outcome.error, RunError))
     trained = outcomes.get(job.training) if job.training is not None else None
     return next(fatal, None) or (trained.error if trained is not None else None)

@@ -70,9 +70,9 @@ def _run_here(plan: Plan, runner: JobRunner) -> Generator[JobResult]:
 def _rank(job: Request) -> tuple[int, int, bool]:
     """Return a sort key that puts long jobs, and jobs that others wait for, first, so that no core is idle at the end.
 
-    Jobs that train an encoder come first, starting with the largest tasks. On the same task, pretrained encoders
-    precede others, because the measures that take many forward passes wait for them. These measures come next, followed
-    by all other jobs.
+    Jobs that train an encoder come first, starting with the largest tasks. On each task, pretrained encoders come
+    before other encoders, because the measures that take many forward passes need pretrained ones. These measures come
+    next, followed by all other jobs.
     """
     initialisation = get_initialisation(job.subject.initialisation)
     rows = task(job.subject.task).train_rows if job.on_task else 0
@@ -90,7 +90,7 @@ class PlannedRunner(Runner):
     def __init__(self, session: Session, work: Work | None = None):
         """
         Args:
-            work: Context that yields a function to run jobs. If there are jobs, the context is entered before they are
+            work: Context manager that yields a function to carry out a plan. It is entered before the first jobs are
                 announced. By default, jobs run on this machine. If only one job may run at a time and the session keeps
                 checkpoints, no job runs in advance: each measurement is made when a claim needs it.
         """
@@ -101,7 +101,7 @@ class PlannedRunner(Runner):
         self.trains = session.options.checkpoint is None
 
     def split(self, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
-        """Return the cases whose measurements are stored, and all other cases, with slow cases last."""
+        """Return two lists: cases with stored measurements, and other cases, sorted so that slow cases come last."""
         plans = {str(case): self._plan([case], seeds) for case in cases}
         left = remaining(self.session, {job: leader for plan in plans.values() for job, leader in plan.items()})
         stored = {name for name, plan in plans.items() if not left.keys() & plan.keys()}

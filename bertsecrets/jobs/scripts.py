@@ -90,6 +90,6 @@ def shell_script(jobs: Iterable[Request], options: RunOptions) -> str:
 
 
 def _check_line(argument: str) -> None:
-    """Check that an argument contains no control characters, which would end its line of the script."""
+    """Check that an argument contains no control characters, such as a line break that would end the command."""
     if not argument.isprintable():
         raise UserError(f"{argument!r} contains a line break or another control character: rename it")

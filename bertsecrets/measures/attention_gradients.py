@@ -33,7 +33,7 @@ class AttentionGradients(MapMeasure):
     """Values: `sep`, `cls` and `other` [layer, head], the mean absolute gradients with respect to attention to [SEP],
     to [CLS], and to all other tokens except padding.
 
-    Samples: `sep`, `cls` and `other` [example, layer, head], which are NaN for examples without such tokens.
+    Samples: `sep`, `cls` and `other` [example, layer, head]. They are NaN for examples without such tokens.
     """
 
     gradients: ClassVar[bool] = True

@@ -39,7 +39,7 @@ class Features(AttentionMeasure):
     """Values: `<kind>` [layer, head] and `cls_row_<kind>` [head]. `<name>_examples` is the number of inputs that each
     value is based on.
 
-    Samples: `<kind>` [example, layer, head] and `cls_row_<kind>` [example, head], which are NaN for inputs without
+    Samples: `<kind>` [example, layer, head] and `cls_row_<kind>` [example, head]. Both are NaN for inputs without
     tokens of this kind.
     """
 
@@ -85,7 +85,7 @@ class Features(AttentionMeasure):
 
 
 def contains_negation(word: Word) -> bool:
-    """Return whether a word contains a negation, as "another" contains "not". K19's code uses this test."""
+    """Return whether a word contains a negation, even by chance ("another" contains "not"), as in K19's code."""
     text = word.text.lower().replace("\u2019", "'")
     return any(part in text for part in (*NEGATIONS, "n't"))
 

@@ -44,7 +44,7 @@ class HeadAblation(AblationMeasure):
             return text and " ".join(text.split())
 
     def axes_of(self, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the axes `layer` and `head`, or only `set` if sets of heads were given."""
+        """Return the axis `set` if sets of heads were given, or else the axes `layer` and `head`."""
         return ("set",) if options.get("heads") is not None else self.axes
 
     def sets(self, context: MeasureContext, layers: int, heads: int) -> tuple[list[HeadSet], str]:

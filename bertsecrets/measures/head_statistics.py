@@ -93,7 +93,7 @@ class HeadObserver:
 
 @measure("head-statistics", title="entropy of each head, divergence of each pair of heads", source="Clark et al. 2019")
 class HeadStatistics(AttentionMeasure):
-    """Values: `entropy` [layer, head] and `divergence` [head, head] in bits; `head` numbers the heads of all layers.
+    """Values: `entropy` [layer, head] in bits, and `divergence` [head, head] in bits between the heads of all layers.
 
     Samples: `entropy` [example, layer, head]; `within` and `between` [example], the mean divergence of heads in the
     same layer and in different layers. Heads are compared on at most 64 evenly spaced examples. For all other examples,

@@ -13,11 +13,11 @@ from bertsecrets.store.files import digest
 
 @measure("pattern-quality", title="macro-F1 of the pattern classifiers on held-out heads", source="K19 4.1", version=4)
 class PatternQuality(SuiteMeasure):
-    """Values: `maps` and `heads`, the numbers of annotated maps and heads. All other values exist once for each reading
-    and begin with its name, as in `special_macro_f1`. They are `macro_f1`, `accuracy` and `f1_<class>`;
-    `single_macro_f1`, the mean score against each annotator; and `readers_macro_f1`, the score of one annotator against
-    the other. Values called `agreed_...` cover only maps on which the annotators agree. Values called `unseen_...`
-    cover only maps of an encoder that was not used in training or model selection.
+    """Values: `maps` and `heads`, the numbers of annotated maps and annotated heads. All other values exist for each
+    reading, and their names start with the reading's name, as in `special_macro_f1`. They are `macro_f1`, `accuracy`
+    and `f1_<class>`; `single_macro_f1`, the mean score against each annotator; and `readers_macro_f1`, the score of one
+    annotator against the other. Values called `agreed_...` cover only maps on which the annotators agree. Values called
+    `unseen_...` cover only maps of an encoder that was not used in training or model selection.
 
     Samples: `<reading>_confusion` and `<reading>_agreed_confusion` [head, true, predicted].
 

@@ -65,7 +65,7 @@ class PatternWeights(Requirement):
         return None
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return digests of the classifiers and of their results on held-out maps, and the annotated models' names."""
+        """Return digests of the classifiers and of their held-out results, and the names of the annotated models."""
         report = read_report(chosen_folder())
         parts = {reading: report_of(report, reading) for reading in readings_of(report)}
         return {
@@ -93,8 +93,8 @@ class PatternObserver:
         """
         Args:
             classifiers: Classifier for each reading.
-            errors: For each reading, the mean cross-validation error of each annotated head. An error is a label minus
-                the predicted probability.
+            errors: For each reading, the mean cross-validation error of each annotated head. An error is the
+                annotated label minus the predicted probability.
             separator: Token id of [SEP]. If None, every input is treated as a single text.
         """
         self.classifiers, self.errors, self.separator = classifiers, errors, separator
@@ -129,7 +129,7 @@ class PatternObserver:
 
 
 def key(name: str) -> str:
-    """Return a class name in the form that is used in the names of values.
+    """Return a class name with underscores instead of hyphens, for use in the names of values.
 
     >>> key("vertical-diagonal")
     'vertical_diagonal'
@@ -145,7 +145,7 @@ class Patterns(AttentionMeasure):
     """Values, each [layer, head]: `<reading>_share_<class>`, the fraction of the head's maps that are in the class;
     `<reading>_majority`, the head's most frequent class; and `<reading>_agreement`, the fraction of the head's maps
     that are in its most frequent class. Values for the whole model: `<reading>_raw_<class>` and
-    `<reading>_corrected_<class>`, the raw and the corrected share of all maps that are in the class.
+    `<reading>_corrected_<class>`, the share of the class among all maps, raw and corrected.
 
     Samples: `<reading>_predicted` [example, layer, head], the class of each map; `<reading>_expected` [example, class],
     the mean class probabilities; and `<reading>_errors` [annotated head, class], the mean cross-validation errors.
@@ -217,7 +217,7 @@ class Patterns(AttentionMeasure):
             )
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield a chart of class shares, with one bar for the paper and one bar (corrected) for each reading."""
+        """Yield a chart of class shares, with a bar for the paper and a bar of corrected shares for each reading."""
         shares: dict[str, np.ndarray] = {}
         if (published := seeds.published("fig2")) is not None:
             theirs = dict(zip(FIGURE_2_ORDER, published, strict=True))

@@ -59,7 +59,7 @@ class SpecialTokens(AttentionMeasure):
     attention received by all [SEP] tokens; and `brightest`, the fraction of inputs in which the most attended token is
     [CLS] or [SEP].
 
-    Samples: one number per input under the same names, [example, layer, head].
+    Samples: per-input values with the same names, each [example, layer, head].
     """
 
     curves = ("cls", "sep")

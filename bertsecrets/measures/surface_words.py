@@ -32,8 +32,8 @@ class SurfaceWords(AttentionMeasure):
     final punctuation, other punctuation and words. `<name>_examples` is the number of inputs that each value is based
     on.
 
-    Samples: one number per input under the same names, [example, layer, head]. The numbers are NaN for inputs without
-    such tokens.
+    Samples: per-input values with the same names, each [example, layer, head]. They are NaN for inputs without such
+    tokens.
     """
 
     companions: ClassVar[tuple[str, ...]] = ()

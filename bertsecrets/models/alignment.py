@@ -52,7 +52,7 @@ class Alignment:
         return marks
 
     def links(self, spans: Sequence[Sequence[tuple[Span, Span]]], part: int = 0, to: int | None = None) -> "TokenPairs":
-        """Return token pairs for linked spans. Each token of the first span is paired with each token of the second.
+        """Pair every token of the first span with every token of the second span, for each pair of spans.
 
         Args:
             part: Index of the text that contains the first span.
@@ -99,7 +99,7 @@ class TokenPairs:
     def of_rows(
         self, indices: Int[np.ndarray, " rows"]
     ) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
-        """Return the pairs of some examples as arrays of rows, sources and targets. Rows are positions in `indices`."""
+        """Return the pairs of some examples as arrays (rows, sources, targets). Rows are positions in `indices`."""
         first = np.searchsorted(self.example, indices)
         counts = np.searchsorted(self.example, indices, side="right") - first
         rows = np.repeat(np.arange(len(indices)), counts)

@@ -49,8 +49,7 @@ class Tap:
     def __init__(self, model: Any, layers: int, keep_padding_rows: bool = False):
         """
         Args:
-            keep_padding_rows: Whether to keep the rows of padding tokens as the model computes them. If False, these
-                rows are set to 0.
+            keep_padding_rows: Whether to keep the rows of padding tokens unchanged. If False, these rows are set to 0.
         """
         self.model = model
         self.layers = layers
@@ -106,7 +105,7 @@ def _crop(maps: Maps, batch: Batch) -> Maps:
 
 @dataclass(frozen=True)
 class Pass:
-    """A run of one or two models over encoded examples, which passes the attention maps to observers.
+    """A pass of one or two models over encoded examples, in which observers receive the attention maps.
 
     If `padded_to` is given, every example is padded to this number of tokens, and the rows of padding tokens are
     included, as in the notebook of K19's authors. By default (None), padding is excluded.
@@ -170,7 +169,7 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], dict[str, bool]]:
     appears once.
 
     Returns:
-        A list of the modules in the order of their calls, and a dict of arguments. The dict contains
+        A list of the modules, in the order in which they are called, and a dict of arguments. The dict contains
         `output_attentions=True` if the modules need this argument to return weights. Otherwise, it is empty.
     """
     config = model.config

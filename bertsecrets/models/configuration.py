@@ -214,7 +214,7 @@ def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
 
 
 def _separate_texts(tokenizer: Any) -> None:
-    """Make a fast tokenizer that adds no special tokens insert the end-of-text token before and between texts.
+    """Make a fast tokenizer insert the end-of-text token before and between texts if it adds no special tokens.
 
     GPT-2 was trained with `<|endoftext|>` in these positions. Without a token between them, the two texts of a pair
     would run together.

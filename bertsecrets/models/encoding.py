@@ -171,7 +171,7 @@ def cased(tokenizer: Any) -> Any:
 
 
 def without_lower_casing(normalizer: dict[str, Any]) -> dict[str, Any]:
-    """Return a normalizer's configuration without lower-casing, which also controls accent stripping in BERT.
+    """Return a normalizer's configuration without lower-casing. By default, BERT's normalizer then also keeps accents.
 
     >>> without_lower_casing({"type": "BertNormalizer", "lowercase": True})
     {'type': 'BertNormalizer', 'lowercase': False}

@@ -1,9 +1,9 @@
 """Models that are given as objects in memory, possibly with hooks, replaced modules or a changed `forward`.
 
 A model object is saved, reopened and compared with its saved form. If both compute the same numbers, and the object has
-neither hooks nor code of its own, the saved form is measured. Otherwise, the object itself is measured. In
-this case, opening the folder of the saved form returns the object, with copies of its weights (see `loans.lent`). After
-the measurement, the object is restored to its former state.
+neither hooks nor code of its own, the saved form is measured. Otherwise, the object itself is measured. In this case,
+code that opens the folder of the saved form gets the object, with copies of its weights (see `loans.lent`). After the
+measurement, the object is restored to its former state.
 """
 
 import hashlib
@@ -118,7 +118,7 @@ def _is_trusted(module: str) -> bool:
 
 
 class Held:
-    """A model object and its saved form, which is in a temporary folder that is deleted with this instance.
+    """A model object and its saved form. The temporary folder of the saved form is deleted with this instance.
 
     Attributes:
         name: Name of the model in messages and results.

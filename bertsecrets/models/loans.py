@@ -1,7 +1,7 @@
-"""Functions that lend a model object to a folder.
+"""Functions that substitute a model object for the model in a folder.
 
-Until the loan ends, opening the folder returns the object, with copies of its weights. The object is then restored to
-its former state.
+While an object is lent to a folder, code that opens the folder gets the object, with copies of its weights. When the
+loan ends, the object is restored to its former state.
 """
 
 from collections.abc import Iterator, MutableMapping, MutableSet
@@ -18,7 +18,7 @@ _lent: dict[str, "_Loan"] = {}  # by path of the folder
 
 
 def borrowed(folder: str, *, bare: bool) -> Any | None:
-    """Return the model object that is lent to a folder, or None if no object is lent.
+    """Return the model object that is lent to this folder, or None if no object is lent to it.
 
     Callers may change the object, because its former state is restored later. The object uses eager attention and has
     only its original hooks. Its weights are float32 copies on the CPU.
@@ -31,13 +31,13 @@ def borrowed(folder: str, *, bare: bool) -> Any | None:
 
 
 def is_lent(folder: str) -> bool:
-    """Return whether a model object is lent to a folder."""
+    """Return whether code that opens this folder gets a model object instead."""
     return folder in _lent
 
 
 @contextmanager
 def lent(model: Any, folder: Path) -> Iterator[None]:
-    """Lend a model object to a folder until the `with` block ends, and then restore the object."""
+    """Make `borrowed` return a model object for a folder inside the `with` block. Restore the object at the end."""
     loan = _lent[str(folder)] = _Loan(model)
     try:
         yield
@@ -47,7 +47,7 @@ def lent(model: Any, folder: Path) -> Iterator[None]:
 
 
 class _Loan:
-    """The recorded state of a lent model: its modules (with hooks and flags), configurations and weights."""
+    """The recorded state of a model object: its modules (with hooks and flags), configurations and weights."""
 
     def __init__(self, model: Any):
         self.model = model
@@ -69,7 +69,7 @@ class _Loan:
             weight.requires_grad_(trained)
 
     def renew(self, bare: bool) -> Any:
-        """Return the restored model with copies of its tensors, so that changes to the tensors can be undone later."""
+        """Return the model in its recorded state, with copies of its tensors. Callers may change the copies."""
         with torch.inference_mode(False):
             self.restore()
             for weight, data, *_ in self.weights:

@@ -97,7 +97,7 @@ class ModelRef:
         return digest([contents, *filter(None, more)]) if any(more) else contents
 
     def activation(self) -> str | None:
-        """Return the name of the activation function in config_sentence_transformers.json, or None if it names none."""
+        """Return the name of the activation function in config_sentence_transformers.json, or None if it is not set."""
         return read_json_object(Path(self.path) / "config_sentence_transformers.json").get("activation_fn")
 
     def model_type(self) -> str | None:
@@ -162,7 +162,7 @@ def matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
 
 
 def published_identities(name: str) -> set[str]:
-    """Return the two identities of a pinned model's encoder: that on the hub, and that of a local copy of its files.
+    """Return both identities of a pinned model's encoder: as a hub model, and as a local copy of the hub model's files.
 
     The local copy must contain the published `config.json` and `model.safetensors`. Files that were saved again have
     different digests, even if the weights are the same.
@@ -197,7 +197,7 @@ def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], 
     """Return a version of `locate` that caches its results.
 
     Args:
-        bases: The base model of each checkpoint to be judged. The base model is located instead of the checkpoint.
+        bases: Names of base models, by checkpoint. For each of these checkpoints, the base model is located.
     """
 
     @functools.cache
@@ -231,7 +231,7 @@ def locate(name: str, offline: bool = False) -> ModelRef:
 
 
 def check_folder(folder: Path) -> None:
-    """Check that a folder contains a transformers model in safetensors and, if this suite made it, is undamaged."""
+    """Check that a folder contains a safetensors model for transformers. If this suite made it, check for damage."""
     refuse_adapter(folder)
     if not (folder / "config.json").is_file():
         raise RunError(f"{folder} holds no config.json: it is not a transformers model folder")
@@ -271,12 +271,12 @@ def _check_shards(folder: Path) -> None:
 
 @functools.cache
 def _resolve(ref: ModelRef) -> ModelRef:
-    """Return a hub model's reference with its commit: the cached commit or, if none is cached, the current one."""
+    """Return the reference with a commit added: the cached commit or, if no commit is cached, the current commit."""
     return replace(ref, revision=_repository(ref).commit("config.json"))
 
 
 def _repository(ref: ModelRef) -> Repository:
-    """Return the hub repository of a model, with texts for its error messages (title, advice and hint)."""
+    """Return a `Repository` for a model on the hub, with a title, advice and a hint for error messages."""
     hint = near_matches(ref.name, [*PACKAGED_MODELS, *ALIASES, *PINNED_COMMITS])
     pinned = ref.revision is not None and ref.revision == PINNED_COMMITS.get(ref.path)
     return Repository(

@@ -1,4 +1,4 @@
-"""Choosing step sizes that fit in memory, and checking the free memory before long work begins."""
+"""Functions that choose step sizes to fit in memory, and that check for enough free memory before a computation."""
 
 import ctypes
 import gc
@@ -32,10 +32,10 @@ class Budget:
 
     @classmethod
     def of(cls, device: torch.device, width: int) -> "Budget":
-        """Return a budget for half of the free memory (on a CPU, at most `CPU_BYTES`).
+        """Return a budget that uses half of the free memory (on a CPU, at most `CPU_BYTES`).
 
         Args:
-            width: Hidden size of the model. The computation of a token takes about 24 float32 values per hidden unit.
+            width: Hidden size of the model. Computing one token takes about 24 float32 values per hidden unit.
         """
         gpu = device.type == "cuda"
         free = torch.cuda.mem_get_info(device)[0] // 2 if gpu else min(available_bytes() // 2, CPU_BYTES)
@@ -100,7 +100,7 @@ def training_bytes(
         tokens: Number of tokens in the longest example.
         precision: Training precision, float32 or bfloat16.
         device: Type of the device.
-        examples: Number of training examples, whose features are stored if the encoder is frozen.
+        examples: Number of training examples. If the encoder is frozen, their features are stored.
     """
     width, heads, layers = (
         getattr(model.config, name, None) or 0  # if a size is unknown, only weights count
@@ -115,7 +115,7 @@ def training_bytes(
 
 
 def check_memory(what: str, needed: int, device: torch.device, advice: str) -> None:
-    """Check, before long work begins, that there is enough memory for it."""
+    """Raise an error if an operation needs more memory than is free. This is checked before the operation begins."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     if needed > free:
         raise UserError(f"{what} needs about {in_bytes(needed)} of memory, but only {in_bytes(free)} is free: {advice}")
@@ -138,7 +138,7 @@ def explain_out_of_memory(what: str, needed: int | None) -> Iterator[None]:
 
 
 def available_bytes() -> int:
-    """Return how many bytes of memory are free, within the limit of a container if there is one.
+    """Return the number of free bytes of memory, taking the memory limit of a container into account.
 
     If the number is unknown, it is assumed to be 2 GiB.
     """

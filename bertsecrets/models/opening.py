@@ -51,7 +51,7 @@ class OpenModel:
     fingerprint: str
 
     def fit(self, tokens: int) -> int:
-        """Return `tokens`, or the number of tokens that the model and its tokenizer allow if that is smaller."""
+        """Return the smaller of `tokens` and the number of tokens that the model and its tokenizer allow."""
         config = self.model.config
         positions = getattr(config, "max_position_embeddings", None) or tokens
         positions = positions if positions > 0 else tokens  # -1 means unlimited (XLNet)
@@ -162,7 +162,7 @@ def _load_classifier(
 def _load_weights(
     ref: ModelRef, cls: Any, *, trained: bool = False, **options: Any
 ) -> tuple[Any, dict[str, tuple[int, ...] | None]]:
-    """Return a model, and the stored shape of each weight that does not fit, by name.
+    """Return a model, and a dict with the stored shape of each weight that does not fit the model.
 
     For a weight that is missing, the shape is None.
     """
@@ -320,13 +320,13 @@ def check_embeddings(model: str, config: Any, base: ModelRef, tokenizer: Any) ->
 
 
 def _activation(config: Any) -> Any:
-    """Return the activation function that sentence-transformers has recorded in config.json, or None by default."""
+    """Return the sentence-transformers activation function in config.json, or None if the file does not name one."""
     own, former = (getattr(config, name, None) for name in ACTIVATIONS)
     return (own.get("activation_fn") if isinstance(own, dict) else None) or former
 
 
 def _activate(model: Any, name: Any, folder: Path) -> None:
-    """Apply an activation function to the output of a cross-encoder, by a hook on its last linear module."""
+    """Apply an activation function to a cross-encoder's output, using a hook on the model's last linear module."""
     root, _, function = name.rpartition(".") if isinstance(name, str) else ("", "", "")
     try:
         activation = getattr(nn, function)() if root in ACTIVATION_MODULES else None

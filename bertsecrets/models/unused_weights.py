@@ -54,7 +54,7 @@ class _Names:
         self.own = {name.removeprefix(self.prefix): weight for name, weight in model.state_dict().items()}
 
     def ignored(self, stored: Iterable[str]) -> Iterator[str]:
-        """Yield the unused stored weights that transformers does not report because it ignores their names."""
+        """Yield unused stored weights that are not reported by transformers, because they match its ignore patterns."""
         patterns = getattr(self.model, "_keys_to_ignore_on_load_unexpected", None) or ()
         modules = {name.removeprefix(self.prefix) for name, _ in self.model.named_modules()}
         for name in stored:
@@ -78,7 +78,7 @@ class _Names:
         return not trained and re.fullmatch(CLASSIFIERS, root) is not None
 
     def behind_prefix(self, name: str) -> str | None:
-        """Return the name without its prefix if the model has a weight of this shorter name, or else None."""
+        """Return the name without its prefix if the rest is the name of a weight in the model, or else None."""
         parts = name.split(".")
         ends = (".".join(parts[start:]) for start in range(1, len(parts) - 1))
         return next((end for end in ends if end.removeprefix(self.prefix) in self.own), None)

@@ -60,7 +60,7 @@ class PatternClassifier:
         return ((trees + REGRESSION_WEIGHT * line) / self.temperature).softmax(1)
 
     def to(self, device: torch.device | str) -> "PatternClassifier":
-        """Return the classifier, moved to another device."""
+        """Return the classifier with its tensors on the given device."""
         return PatternClassifier(self.trees.to(device), self.linear.to(device), self.temperature)
 
     # ------------------------------------------------------------------ files
@@ -79,7 +79,7 @@ class PatternClassifier:
 
     @classmethod
     def load(cls, folder: Path, reading: str) -> "PatternClassifier":
-        """Load the classifier for a reading from a folder."""
+        """Load a reading's classifier from a folder."""
         path = weights_path(folder, reading)
         if file_sha256(path) != report_of(read_report(folder), reading)["weights_sha256"]:
             raise UserError(f"{path} does not match the {REPORT_FILE} next to it: {REMEDY}")

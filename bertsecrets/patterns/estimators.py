@@ -61,7 +61,7 @@ class Trees:
         return self.feature.clamp(min=0).int(), threshold, children.flatten().int()
 
     def to(self, device: torch.device | str) -> "Trees":
-        """Return the trees, moved to another device."""
+        """Return the trees with their tensors on the given device."""
         moved = {f.name: getattr(self, f.name).to(device) for f in fields(self) if f.name != "depth"}
         return Trees(**moved, depth=self.depth)
 
@@ -81,5 +81,5 @@ class Softmax:
         return (rows @ self.weight.T + self.bias).softmax(1)
 
     def to(self, device: torch.device | str) -> "Softmax":
-        """Return the regression, moved to another device."""
+        """Return the regression with its tensors on the given device."""
         return Softmax(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})

@@ -1,4 +1,4 @@
-"""A padded tensor of maps with different lengths, from which all features are computed."""
+"""The input from which all features are computed: maps of different lengths, padded and stacked in one tensor."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

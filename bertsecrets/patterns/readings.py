@@ -2,10 +2,10 @@
 
 According to K19's section 4.1, *vertical* mainly corresponds to attention to the special tokens [CLS] and [SEP]
 (reading `special`). According to the authors' blog, *vertical* is attention to a single token, usually a special token
-(reading `stripes`). Each of these two readings is defined by labels from independent readers. These readers were given
-only the text from which the reading comes. A claim about class shares is judged with the reading that belongs to the
-claim's own source. P20's repository contains labels by K19's authors. If a classifier has been trained on these labels,
-there is a third reading (`k19`), which replaces the other two for the paper's model.
+(reading `stripes`). For each of these two readings, maps were labelled by independent readers who had been given only
+the text on which the reading is based. A claim about class shares is judged with the reading from the claim's own
+source. P20's repository contains labels by K19's authors. A classifier trained on these labels defines a third reading
+(`k19`). If this classifier exists, its reading replaces the other two for the paper's model.
 
 This module does not import torch.
 """

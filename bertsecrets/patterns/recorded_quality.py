@@ -75,7 +75,7 @@ def confusions_by_head(
 
 
 def scores(parts: Float[np.ndarray, "heads classes classes"]) -> dict[str, Any]:
-    """Return `maps`, `macro_f1`, `accuracy` and `f1` of each class, computed from the sum of all confusion matrices."""
+    """Return `maps`, `macro_f1`, `accuracy`, and the `f1` of each class, computed from the sum of all matrices."""
     total = parts.sum(0)
     return {
         "maps": int(total.sum()),

@@ -2,9 +2,9 @@
 
 The method is prediction-powered inference (Angelopoulos, Bates, Fannjiang, Jordan, Zrnic 2023, Science 382). The mean
 class probabilities are corrected by the mean difference between labels and probabilities on held-out annotated heads.
-Since a model's heads are themselves a sample, each bootstrap resample contains fewer annotated heads than are available
-(`heads_to_draw`). Because the errors of each annotated head are estimated from only a few maps, intervals are
-conservative if all maps of a head are similar.
+A model's heads are also a sample. To allow for this, each bootstrap resample contains fewer annotated heads than are
+available (`heads_to_draw`). If all maps of a head are similar, intervals are conservative, because the error of each
+annotated head is estimated from only a few maps.
 """
 
 import functools
@@ -52,8 +52,8 @@ def on_simplex(values: Float[np.ndarray, "*any classes"]) -> Float[np.ndarray, "
 def heads_to_draw(heads: int, annotated: int) -> int:
     """Return how many annotated heads each bootstrap resample for a model should contain.
 
-    The model's heads and the annotated heads are two samples. The mean of a sample has a variance proportional to
-    1 / (sample size). For a single sample of the returned size, this variance equals the sum of the two variances.
+    The model's heads and the annotated heads are two samples. The variance of a sample's mean is proportional to
+    1 / (sample size). At the returned size, this variance equals the sum of the variances for the two samples.
 
     >>> heads_to_draw(72, 360)
     60
@@ -65,7 +65,7 @@ def heads_to_draw(heads: int, annotated: int) -> int:
 def shipped_reader_shares(reading: str) -> list[list[dict[str, float]]]:
     """Return every reader's class shares from the shipped training report.
 
-    Each inner list contains the readers who classified the same maps.
+    Readers who classified the same maps are in the same inner list.
     """
     report = json.loads((Path(__file__).parent / "weights" / "report.json").read_text(encoding="utf-8"))
     shares: list[list[dict[str, float]]] = report["readings"][reading]["readers"]["shares"]
@@ -73,12 +73,12 @@ def shipped_reader_shares(reading: str) -> list[list[dict[str, float]]]:
 
 
 def reader_spread(groups: Sequence[Sequence[Mapping[str, float]]], classes: Iterable[str]) -> tuple[float, int]:
-    """Return by how much readers differ in the total share of some classes.
+    """Return how much readers differ in the total share of some classes.
 
     The result is a standard deviation across readers of the same maps, with its degrees of freedom.
 
     Args:
-        groups: Class shares of each reader, in groups of readers of the same maps.
+        groups: Class shares of each reader. Readers who classified the same maps are in the same group.
         classes: Classes whose shares are added.
 
     >>> std, degrees = reader_spread([[{"block": 0.2}, {"block": 0.4}]], ["block"])

@@ -136,8 +136,8 @@ def cards_of(
 
     Args:
         runs: Verdicts by model name, as given by the user.
-        rerun: The first words of the command that judges a claim again. `--claim` and, if there are several models,
-            `--model` are added to them.
+        rerun: The first words of a command that judges a claim. `--claim` is added to the command and, if there are
+            several models, `--model`.
         checkpoint: Whether the run judged a single checkpoint that the suite did not train.
         accepted: Names of the cases for which a baseline accepts a failing verdict.
     """
@@ -210,7 +210,7 @@ def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
 
 
 def _of_seeds(verdict: Verdict) -> list[float]:
-    """Return each seed's observed value. If the claim is about the smallest or largest part, use the decisive part."""
+    """Return each seed's observed value. If the value has several parts, use the part that decides the claim."""
     if not verdict.by_seed:
         return []
     part = decisive(np.mean(verdict.by_seed, axis=0), verdict.extreme)

@@ -319,7 +319,7 @@ class InlineChart:
 
 
 def inline(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
-    """Change a chart so that notebooks show it, and copies of it, without a network connection. Return the chart."""
+    """Change a chart so that notebooks can show it and its copies without a network connection. Return the chart."""
     kind = type(chart)
     object.__setattr__(chart, "__class__", type(kind.__name__, (InlineChart, kind), {}))
     return chart

@@ -56,7 +56,7 @@ def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:
 
 
 def _case_parts(case: Case, confidence: float) -> list[str]:
-    """Return a case's published figure, band and smallest effect of interest, and what would decide it."""
+    """Return texts about a case: published figure, band, smallest effect of interest, and how to decide the claim."""
     figure = case.figure
     parts = [f"published {figure.published + 0}" if figure.published is not None else "no published figure"]
     if figure.constant_answer:
@@ -67,7 +67,7 @@ def _case_parts(case: Case, confidence: float) -> list[str]:
 
 
 def statements() -> list[dict[str, str]]:
-    """Return one row per statement in the sources: the statement, the claims that test it and how it is judged."""
+    """Return a row for each statement in the sources, with its text, the claims that test it, and how it is judged."""
     with project_path(STATEMENTS_FILE).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -87,9 +87,9 @@ def _reading(claim: Claim) -> str:
 
 
 def _smallest_effect_text(case: Case) -> list[str]:
-    """Return the smallest effect of interest as text, or an empty list if the claim is judged without it.
+    """Return a line with the smallest effect of interest, or no lines if the claim is judged without this effect.
 
-    It is used by equalities, and by orders that compare the value with 0.
+    The effect is used only for equalities, and for orders that compare the value with 0.
     """
     expect, (size, reason) = case.claim.expect, case.smallest_effect
     matters = isinstance(expect, Equality) or (not isinstance(expect, Figure) and expect.value == 0)

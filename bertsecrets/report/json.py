@@ -23,7 +23,7 @@ def as_file(
         model: Model name, as given by the user.
         settings: Settings of the run. If checkpoints were trained, their precision replaces the precision setting.
         note: Why the run is incomplete; empty if it is complete.
-        commits: Git commits of the suite with which the measurements were first judged.
+        commits: Git commits of the suite's code that first judged the measurements.
     """
     confidence = settings.judge.confidence
     named = settings.model_dump(mode="json", include={"finetune", "scores", "attention", "judge"})

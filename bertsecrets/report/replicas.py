@@ -46,7 +46,7 @@ def figures_of(measurements: Sequence[Measurement], settings: JudgeParams) -> li
     """Return all charts of measurements.
 
     Measurements that differ only in the seed form a group. The charts of a group start with the paper's figure and our
-    version of it, which averages over seeds. Each of the paper's own figures is included once.
+    version, averaged over seeds. Each of the paper's own figures is included once.
     """
     charts = [chart for group in _groups(measurements) for chart in [*_beside(group, settings), *_own(group, settings)]]
     return list({chart.caption: chart for chart in charts}.values())
@@ -61,7 +61,7 @@ def main_figure(measurement: Measurement, settings: JudgeParams) -> Chart | None
 
 
 def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Replica]:
-    """Return the paper's figures that were measured, each with our version of it, which averages over seeds."""
+    """Return the paper's figures for which we have measurements. Our version of each figure averages over seeds."""
     replicas = []
     for measure in dict.fromkeys(measurement.measure for measurement in measurements):
         if (paper := get_measure(measure).paper) is None:

@@ -199,13 +199,13 @@ def _outcome(verdict: Verdict) -> str:
 
 
 def _own(verdict: Verdict) -> list[str]:
-    """Return the notes on a verdict: what the verdict contradicts, and its remarks."""
+    """Return a verdict's remarks, preceded by notes on contradictions and on published scores of constant answers."""
     constant = "the published figure is the score of a constant answer" if verdict.case.figure.constant_answer else ""
     return [note for note in (contradicted(verdict), constant) if note] + verdict.remarks
 
 
 def _notes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, str]]:
-    """Return the remarks shared by all claims that were measured on a model, and a letter for each other note."""
+    """Return the remarks that all claims measured on a model have in common, and a letter for each remaining note."""
     measured = [verdict.remarks for verdict in verdicts if verdict.about_model and verdict.measurements]
     first = measured[0] if len(measured) > 1 else []
     shared = [remark for remark in first if all(remark in remarks for remarks in measured)]

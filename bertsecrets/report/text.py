@@ -184,7 +184,7 @@ def outcome_words(verdict: Verdict | VerdictData) -> str:
 
 
 def contradicted(verdict: Verdict) -> str:
-    """Return a note that names what the verdict contradicts; empty if it contradicts nothing."""
+    """Return a note such as "contradicts the paper's figure" for a deviation; empty for other verdicts."""
     return f"contradicts {verdict.against}" if verdict.against else ""
 
 
@@ -213,7 +213,7 @@ def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 
 def section_title(claim: Claim) -> str:
-    """Return the title of a claim's section, which is in the paper or, for claims beyond K19, in this suite."""
+    """Return the title of the section of K19 that a claim tests or, for claims beyond K19, a title of this suite."""
     of_this_suite = claim.beyond_k19 and claim.family not in LATER_FAMILIES
     return OWN_SECTION if of_this_suite else SECTIONS.get(claim.family, claim.family)
 
@@ -267,7 +267,7 @@ def count_line(verdicts: Sequence[Verdict], accepted: Collection[str] = ()) -> s
 def counts_text(verdicts: Sequence[Verdict], accepted: Collection[str] = ()) -> str:
     """Return the number of claims per outcome, with the numbers of known and accepted deviations.
 
-    Claims that are not about a model, and claims that are not K19's, are counted separately.
+    K19's claims, claims beyond K19 and claims that are not about a model are counted separately.
     """
     own = [verdict for verdict in verdicts if verdict.counted]
     groups = {
@@ -310,7 +310,7 @@ def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
 def open_claims_line(
     verdicts: Sequence[Verdict], command: Sequence[str], whole: Sequence[str], *, in_sequence: bool
 ) -> str:
-    """Return a line about claims that lack seeds, with the command that adds them; empty if there are none.
+    """Return a line about claims that lack seeds, with a command that adds seeds; empty if no claim lacks seeds.
 
     Args:
         command: A command that judges claims, as a list of words. Options for claims and seeds are added to it. If the
@@ -336,12 +336,12 @@ def _lacks_seeds(verdict: Verdict) -> bool:
 
 
 def _collapsed_after(verdict: Verdict) -> int | None:
-    """If the model has collapsed, return its limit on training rows, if any. More seeds may not help such a model."""
+    """If the model collapsed, return the limit on training rows, if any. More seeds may not help such a model."""
     return verdict.data.limits.get("train_limit") if verdict.reason_code in COLLAPSED else None
 
 
 def _few_training_rows_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return a line about claims that cannot be judged because training rows were limited and taught the model nothing.
+    """Return a line about claims that cannot be judged because the model learned nothing from too few training rows.
 
     Without such claims, the list is empty.
     """
@@ -406,7 +406,7 @@ def model_name(name: str) -> str:
 
 
 def known_version(claim: Claim, known: Known) -> str:
-    """Return a note if an outcome was recorded for another version of the claim; empty for the current version."""
+    """Return a note with both versions if an outcome was recorded for another version of the claim; empty otherwise."""
     return "" if known.version == claim.version else f" (version {known.version}, now {claim.version})"
 
 

@@ -45,7 +45,7 @@ class Examples:
 
 
 def find_examples(maps_of: Callable[[Subject], Measurement | None], verdicts: Iterable[Verdict], rows: int) -> Examples:
-    """Return the data of the viewer, with a line for each checkpoint that has no maps.
+    """Return the viewer's data: the attention maps, and an error message for each checkpoint whose maps are missing.
 
     Args:
         maps_of: Function that returns a subject's `example-maps`, or None to leave the subject out.

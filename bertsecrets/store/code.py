@@ -40,7 +40,7 @@ class ModuleSource:
     """The digest, the imports and the re-exported names of a module.
 
     `digest` is the digest of the module's syntax tree. `imports` are written as `module` or `module:name`. `reexports`
-    maps each name that a package re-exports to the import from which the name comes.
+    maps each name that a package re-exports to the import that provides the name, in the same form.
     """
 
     digest: str

@@ -50,7 +50,7 @@ class Item:
 
     @property
     def title(self) -> str:
-        """The title in the item's manifest or, without a manifest, the readable part of the item's name."""
+        """The title in the item's manifest. For items without a manifest, the readable part of the item's name."""
         name = ENTRY_NAME.fullmatch(self.path.name)
         return self.manifest.get("name") or (name and name[1]) or self.path.stem
 
@@ -122,9 +122,9 @@ def _made(path: Path, manifest: dict[str, Any]) -> datetime:
 
 
 def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
-    """Verify a store, and yield every path that has a digest.
+    """Verify a store, and yield the path of each item that has a digest, with a description of the damage.
 
-    Each path comes with a description of the damage, or with None if the path is undamaged.
+    For undamaged items, the description is None.
     """
     for item in items(root):
         # Each portion of a grid and each training state has its own digest.

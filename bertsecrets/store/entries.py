@@ -1,7 +1,7 @@
 """The store of immutable entries. The name of each entry is computed from the entry's cache key.
 
 An entry is a folder that is written once, under a temporary name, and renamed when it is complete. The manifest of an
-entry contains the key, the sha256 of each file and a digest of the manifest itself, which are all verified on reading.
+entry contains the key, the sha256 of each file and a digest of the manifest itself. All three are verified on reading.
 """
 
 import json
@@ -47,8 +47,8 @@ class Key:
     """A cache key, which contains everything that determines a result.
 
     `inputs` are the data, weights and settings. `made_by` identifies the code, library versions and device. In the key
-    of a measurement, the input `checkpoint` identifies the measured checkpoint. If the suite trained the checkpoint,
-    this input is the checkpoint's own key. Otherwise, it is a digest of the weights.
+    of a measurement, `inputs["checkpoint"]` identifies the measured checkpoint. If the suite trained the checkpoint,
+    this is the key under which the checkpoint was stored. For other checkpoints, it is a digest of the weights.
     """
 
     inputs: dict[str, Any]
@@ -61,7 +61,7 @@ class Key:
 
     @property
     def name(self) -> str:
-        """The name of the entry's folder. The entry's lock, grid and training states also use this name.
+        """The name of the entry's folder. The entry's lock, grid and training states are named after this folder.
 
         >>> Key({"task": "rte", "initialisation": "pretrained", "seed": 1}, {}).name
         'rte-pretrained-1-267583cbaae6-44136fa3'
@@ -117,7 +117,7 @@ class Store:
 
         Args:
             title: Description of a new entry, for messages and for the entry's manifest.
-            make: Function that fills a folder and returns facts to record in the manifest in addition to the key.
+            make: Function that writes a new entry's files to a folder, and returns additional facts for the manifest.
         """
         if entry := self.find(kind, key):
             return entry, True

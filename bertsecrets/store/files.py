@@ -167,7 +167,7 @@ def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -
     """Yield a temporary folder that becomes `folder` if the block succeeds, and is deleted if it fails.
 
     Args:
-        replace: Whether to replace an existing `folder`. If not, an existing `folder` that is not empty raises OSError.
+        replace: Whether to replace an existing `folder`. If False, a `folder` that is not empty raises OSError.
         durable: Whether to sync to disk, so that the result survives a power cut. Syncing doubles the time.
     """
     with _temporary(folder, Path.mkdir) as temporary:
@@ -180,7 +180,7 @@ def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -
 
 
 def _rename(fresh: Path, folder: Path, replace: bool) -> None:
-    """Rename the complete folder `fresh` to `folder`, and then delete the earlier folder of this name, if any.
+    """Rename the complete folder `fresh` to `folder`. If `replace` is True, replace an existing `folder`.
 
     If the process is killed between the renames, the earlier folder remains as `.NAME.replaced`.
     """
@@ -269,7 +269,7 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
 
 
 def _files_of(folder: Path) -> set[str]:
-    """Return the names of a folder's manifest and of the top-level items that the manifest lists.
+    """Return the name of a folder's manifest, and the names of all top-level items listed in the manifest.
 
     The result is empty if the manifest cannot be read.
     """
@@ -282,7 +282,7 @@ def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, 
     """Copy a folder atomically, replacing an earlier copy.
 
     Args:
-        ours, more: Names of the files in an earlier copy, and of additional files. See `check_free`.
+        ours, more: Names of the files that `folder` may already contain (see `check_free`).
     """
     check_free(folder, ours, more)
     with guarded_writes(folder):
@@ -319,7 +319,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 def check_writable(path: Path) -> None:
     """Check that a file or folder can be written.
 
-    Unless the path is an existing file, this check creates a temporary file in the nearest existing folder.
+    A temporary file is created in the folder or, if the path is missing, in the nearest existing folder above it.
     """
     with guarded_writes(path):
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -339,7 +339,7 @@ def check_writable(path: Path) -> None:
 
 
 def _nearest(path: Path) -> Path:
-    """Return a path if it exists, or the nearest existing folder above it if not."""
+    """Return `path` if it exists. Otherwise, return the nearest existing folder above it."""
     return next(place for place in (path, *Path(os.path.realpath(path)).parents) if place.exists())
 
 
@@ -368,9 +368,9 @@ def _write_nothing(device: Path) -> None:
 
 @contextmanager
 def guarded_writes(place: Path) -> Iterator[None]:
-    """Turn errors on writing to `place` into one-line RunErrors with advice.
+    """Turn an error while writing to `place` into a RunError with a one-line message that contains advice.
 
-    Connection errors, broken pipes, and errors about files elsewhere are raised unchanged.
+    Connection errors, broken pipes, and errors about files in other folders are raised unchanged.
     """
     try:
         yield
@@ -389,7 +389,7 @@ def guarded_writes(place: Path) -> Iterator[None]:
 
 
 def _is_near(name: str | None, place: Path) -> bool:
-    """Return whether the file `name` is in `place` or next to it, or True if `name` is None."""
+    """Return whether the file `name` is inside or next to `place`. If `name` is None, return True."""
     forms = (os.path.abspath, os.path.realpath)  # the path may be a link
     return name is None or any(Path(form(name)).is_relative_to(Path(form(place)).parent) for form in forms)
 

@@ -139,7 +139,7 @@ def _lock(handle: int, *, exclusive: bool) -> bool:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Return whether `path` still refers to the open file or folder, which may have been deleted or replaced."""
+    """Return whether the open file or folder is still at `path`. It may have been deleted or replaced."""
     try:
         return os.path.samestat(os.fstat(handle), os.lstat(path))
     except OSError:

@@ -44,7 +44,7 @@ class StoredMeasurement(BaseModel):
 
 
 def save(measurement: Measurement, folder: Path) -> dict[str, Any]:
-    """Write a measurement to a folder, and return the measure's name and the subject for the folder's manifest."""
+    """Write a measurement to a folder, and return two facts for the manifest: the measure's name and the subject."""
     with guarded_writes(folder):
         write_json(folder / VALUES_FILE, measurement.as_json())
         np.savez_compressed(folder / SAMPLES_FILE, **measurement.samples)  # type: ignore[arg-type]

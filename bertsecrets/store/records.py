@@ -51,8 +51,8 @@ class RecordedRun(BaseModel):
         seeds: The judged seeds, given as `auto`, as a number of seeds, or as a list of seeds. None if all saved seeds
             were judged.
         cases: The names of the judged cases, such as `C1-rte`.
-        not_applicable: The reason for each case that was not measured because it does not apply to the model.
-        commits: Git commits of the suite that saved the measurements.
+        not_applicable: For each case that does not apply to the model, the reason why.
+        commits: Git commits of the code that saved the measurements.
     """
 
     model_config = ConfigDict(strict=True)
@@ -66,7 +66,7 @@ class RecordedRun(BaseModel):
 
 
 class Layout(BaseModel):
-    """How a sample is encoded: its type and shape, the type in which values are stored, and the number of codes.
+    """The encoding of a sample: its dtype and shape, the dtype of the stored values, and the number of codes.
 
     If `codes` is 0, the values themselves are stored. Otherwise, the distinct values are stored, followed by a code for
     each value of the sample. A code takes one bit if there are at most two distinct values, otherwise one byte.

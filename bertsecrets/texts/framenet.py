@@ -130,8 +130,8 @@ def read_jsonl(path: Path) -> list[FrameSentence]:
 
     Targets and core elements are substrings of the sentence. If the target occurs more than once (as whole words), the
     first occurrence is used. If a core element occurs more than once, the occurrence closest to the target is used.
-    An occurrence at most `NEAR_TOKENS` tokens from the target is only used if all occurrences are that close. These
-    rules find the places that FrameNet annotates in 432 of 433 sentences.
+    An occurrence within `NEAR_TOKENS` tokens of the target is used only if all occurrences are this close. In 432 of
+    433 sentences, these rules find the places that FrameNet annotates.
     """
     lines = lines_of(read_text(path))
     sentences = [_record(line, f"{path}, line {n}") for n, line in enumerate(lines, start=1) if line.strip()]
@@ -180,7 +180,7 @@ def _quoted(text: str) -> str:
 
 
 def find_words(text: str, wanted: str) -> list[Span]:
-    """Return the spans at which `wanted` occurs in `text` as whole words or, if it does not, inside words.
+    """Return the spans of `wanted` in `text`. If it occurs as a whole word, occurrences inside words are ignored.
 
     >>> find_words("art is an art", "art")
     [(0, 3), (10, 13)]

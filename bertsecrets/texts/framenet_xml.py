@@ -55,7 +55,7 @@ def open_frames(path: Path) -> Chosen:
 
 
 def read_framenet(path: Path) -> tuple[list[Annotation], dict[str, frozenset[str]]]:
-    """Return the annotations of short sentences, in the order of lexical units, and the core elements of each frame."""
+    """Return the annotations of short sentences, sorted by lexical unit, and a dict of each frame's core elements."""
     units: list[tuple[int, list[Annotation]]] = []
     core_sets: dict[str, frozenset[str]] = {}
     for file in _xml_files(path):
@@ -129,12 +129,12 @@ class _WithoutEntities(ElementTree.TreeBuilder):
 
 
 def parse_xml(content: bytes) -> ElementTree.Element:
-    """Return the root of an XML document. A document with a document type is rejected before any entity is declared."""
+    """Return the root of an XML document. Reject a DOCTYPE, because it could declare entities."""
     return ElementTree.fromstring(content, ElementTree.XMLParser(target=_WithoutEntities()))  # nosec B314
 
 
 def _xml_files(path: Path) -> list[Path]:
-    """Return the XML files in `lu` and `frame`, at any depth of a folder, except hidden files."""
+    """Return all visible XML files in folders named `lu` or `frame`, at any depth below `path`."""
     if not path.exists():
         raise UserError(f"no FrameNet at {path}: {FRAMENET_LAYOUT}; {FRAMENET_ADVICE}")
     if not path.is_dir():

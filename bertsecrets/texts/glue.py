@@ -142,7 +142,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Source:
-    """The source of splits: local GLUE folders, or the hub if there are none.
+    """The source of splits: local GLUE folders or, if no folder is given, the hub.
 
     A split is read from `glue` or, if it is missing there, from the first folder in `beside` that contains it. For
     example, one folder can contain the official files, and another folder can contain incomplete files.

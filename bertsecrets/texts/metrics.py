@@ -85,7 +85,7 @@ METRICS: dict[str, Metric] = {"accuracy": accuracy, "f1": positive_f1, "pearson"
 
 
 def moments(metric: str, predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples k"]:
-    """Return the moments of each example that a metric needs."""
+    """Return, for each example, the moments from which the metric is computed."""
     return score_moments(predicted, target) if metric == "pearson" else class_moments(predicted, target)
 
 
@@ -146,8 +146,8 @@ def order_problem(task: Task, predicted: np.ndarray, target: np.ndarray) -> str 
     """Return a message if a model's classes or scores seem to be in the wrong order, or else None.
 
     For classes, this is the case if permuting them would improve the accuracy by more than `MISORDERED_ERRORS` standard
-    errors, and would at least double its distance from chance. For scores, this is the case if their correlation with
-    the labels is at least `MISORDERED_ERRORS` standard errors below 0.
+    errors, and by more than its current margin over chance. For scores, this is the case if their correlation with the
+    labels is at least `MISORDERED_ERRORS` standard errors below 0.
     """
     if task.regression:
         varied = len(target) > 1 and np.ptp(predicted) > 0 and np.ptp(target) > 0

@@ -129,13 +129,13 @@ class OwnTask(Task):
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """The fingerprints of the splits, which cover the texts, the labels, the names of classes and the metric."""
+        """The fingerprint of each split. It covers the texts, the labels, the names of classes and the metric."""
         return {name: split.fingerprint for name, split in self.splits.items()}
 
 
 @dataclass(frozen=True)
 class _Table:
-    """The columns of a table, and the names of its classes if it defines any. `place` names a row in messages."""
+    """The columns of a table, and its class names if it defines any. `place` returns a row's location for messages."""
 
     texts: list[list[str]]
     labels: list[Any]
@@ -166,7 +166,7 @@ class _Table:
 
 
 def _table(data: Any, what: str, texts: Sequence[str], label: str, folder: Path) -> _Table:
-    """Return the columns of a table in memory or in a file, after checking that no value is missing."""
+    """Read the columns of a table (an object in memory or a file), and check that no value is missing."""
     import pandas as pd  # takes a third of a second to import
 
     origin, place = what, lambda row: f"{what}, row {row + 1}"

@@ -50,7 +50,7 @@ class TaskRows:
         """Return a checked split (`train` or `dev`), cut to the limits.
 
         Args:
-            most: Maximum number of rows, if it is lower than `limit` or `train_limit`.
+            most: Maximum number of rows. If `limit` or `train_limit` is lower, it applies instead.
             first: Whether to take the first rows of the file instead of random rows.
             quoted: Whether to read the file as K19's notebook does (see `read_quoted`).
         """
@@ -73,7 +73,7 @@ class TaskRows:
         return self.train_limit if name == "train" else self.limit
 
     def cut(self, task_name: str, name: str) -> int | None:
-        """Return the maximum number of rows of a split, or None if the split does not have more rows."""
+        """Return the row limit of a split, or None if the split has no limit or does not exceed it."""
         limit = self._limit(name)
         return limit if limit is not None and limit < len(self.whole(task_name, name)) else None
 
@@ -107,7 +107,7 @@ def draw_rows(split: Split, wanted: int | None) -> Split:
 
 
 def read_quoted(split: Split) -> Split:
-    """Return a split as K19's notebook reads it: with `csv.reader`, for which a `"` is a quotation mark and not text.
+    """Return a split as K19's notebook reads it: with `csv.reader`, which treats `"` as a quotation mark.
 
     A field that begins with a `"` extends to the next `"` at the end of a field, across tabs and line breaks. The rows
     in between are merged into one row with a very long text. Its second text and its label can be missing. A missing

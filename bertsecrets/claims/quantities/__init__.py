@@ -1,4 +1,4 @@
-"""The quantities of the claims, one module per family. Importing this package registers all quantities."""
+"""The quantities that claims are about, one module per topic. Importing this package registers all quantities."""
 
 import importlib
 import pkgutil

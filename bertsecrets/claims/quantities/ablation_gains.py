@@ -113,7 +113,7 @@ def largest_by_luck(ablation: Measurement, draws: int = NULL_DRAWS) -> Float[np.
     """Return draws of the largest gain of any set of heads, under the null hypothesis that ablation has no effect.
 
     Each draw swaps the baseline and ablated predictions of an example with probability 0.5. The examples of a cluster
-    are swapped together. In a draw, all sets of heads have the same swaps, which preserves the dependence between sets.
+    are swapped together. Within a draw, the same examples are swapped for all sets, so that the sets stay dependent.
     """
     clusters = clusters_of(ablation)
     block, _ = gains_of(ablation)
@@ -248,13 +248,13 @@ def _of_kinds(measure: str) -> dict[str, Need]:
 def _side_by_side(
     blocks: Sequence[Block],
 ) -> tuple[Float[np.ndarray, "examples all"], Callable[[np.ndarray], list[np.ndarray]]]:
-    """Join blocks of the same examples. Return the joined block, and a function that splits its means by block."""
+    """Join blocks of the same examples. Also return a function that splits the column means by original block."""
     ends = np.cumsum([block.shape[1] for block in blocks])[:-1]
     return np.hstack(blocks), lambda mean: np.split(mean, ends, axis=-1)
 
 
 def _over_kinds(name: str, need: Need, read: Callable[[Measurement], Estimand], extreme: Extreme) -> None:
-    """Register a quantity: the smallest or largest value that the quantity `name` has for any kind of ablation.
+    """Register a new quantity: the smallest or largest value of the quantity `name` over all kinds of ablation.
 
     All kinds of ablation are measured on the same examples.
     """
@@ -292,8 +292,8 @@ def shared_harm_of_kinds(
     """Return the mean rank, by one kind of ablation, of the heads that are most important by another kind.
 
     The rank of a head is the percentage of heads that are more important. Uniform ablation is compared with every other
-    kind. The top heads by one kind are ranked by the other, and vice versa, and all of these ranks are averaged. The
-    largest average is returned. By chance, it would be 50. Each resample selects the top heads again.
+    kind: the top heads by each of the two kinds are ranked by the other kind, and all of these ranks are averaged. The
+    largest average is returned. By chance, each average would be 50. Each resample selects the top heads again.
     """
     kinds = (uniform, zero, mean, resampled)
     _check_heads(uniform)
@@ -382,7 +382,7 @@ def _check_heads(ablation: Measurement) -> None:
 
 
 def _shared_rank(on_first: np.ndarray, on_second: np.ndarray) -> Number:
-    """Rank the top heads of each side by the gains of the other side, and return the mean of these ranks."""
+    """Rank the top heads of each array by the gains in the other array, and return the mean of all these ranks."""
     first, second = (on.argsort(-1, kind="stable")[..., :TOP_HEADS] for on in (on_first, on_second))
     return (_ranks(on_first, second).mean(-1) + _ranks(on_second, first).mean(-1)) / 2
 

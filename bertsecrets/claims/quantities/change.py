@@ -31,7 +31,7 @@ def upper_half(change: Measurement) -> Estimand:
 
 
 def _two_minus_others(change: Measurement, two: slice, others: slice, where: str, extreme: Extreme) -> Estimand:
-    """For each pair of one of the two layers and another layer, return the difference in mean similarity."""
+    """Return the mean similarity of each layer in `two` minus that of each layer in `others`, for all pairs."""
     layers = by_layer(change, "cosine")
     if layers.shape[1] < 3:
         raise NotApplicableError(f"the model has {layers.shape[1]} layers, so there are none {where}")

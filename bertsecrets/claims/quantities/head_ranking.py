@@ -10,25 +10,25 @@ from bertsecrets.types import Measurement
 
 
 def place(measurement: Measurement, layer: int, head: int, name: str) -> int:
-    """Return the place of a head in the measurement's value `name`, which is an array [layer, head]."""
+    """Return the index of a head in the measurement's flattened array `name`, whose axes are layer and head."""
     return int(np.ravel_multi_index((layer - 1, head - 1), np.shape(measurement.value(name))))
 
 
 def name_of(measurement: Measurement, place: int, name: str) -> str:
-    """Return the layer and head at this place as text, or only the layer if the value `name` has no axis of heads."""
+    """Return `layer L head H` for the index `place`, or `layer L` if the array `name` has only one value per layer."""
     layer, *head = np.unravel_index(place, np.shape(measurement.value(name)))
     return f"layer {int(layer) + 1}" + (f" head {int(head[0]) + 1}" if head else "")
 
 
 def top(measurement: Measurement, count: int, name: str) -> list[tuple[int, int]]:
-    """Return the heads with the largest entries of the value `name`, as (layer, head)."""
+    """Return the heads with the largest values in the array `name`, as (layer, head)."""
     grid = np.asarray(measurement.value(name))
     layers, heads = np.unravel_index(np.argsort(-grid, axis=None, kind="stable")[:count], grid.shape)
     return list(zip((layers + 1).tolist(), (heads + 1).tolist(), strict=True))
 
 
 def best_heads(measurement: Measurement, name: str) -> str:
-    """Return, as text for a note, the three heads with the largest entries of the value `name`."""
+    """Return a note that lists the three heads with the largest values in the array `name`."""
     grid = np.asarray(measurement.value(name))
     best = top(measurement, 3, name)
     return ", ".join(f"layer {layer} head {head} {grid[layer - 1, head - 1]:.3f}" for layer, head in best)

@@ -112,18 +112,18 @@ def likeness(
     Let r be the correlation with the task's panel. The claim is judged by the smallest of these parts:
 
     - r,
-    - r minus the 95% quantile of the correlations of maps in which heads are shuffled within rows,
-    - for each of the other panels, r minus the correlation with that panel.
+    - r minus the 95% quantile of this correlation if the map's heads are shuffled within rows,
+    - for each of the other panels, r minus the map's correlation with that panel.
 
     Args:
         block: Per-example values of the measurement; one row per example.
         figures: Panels, keyed by the name of the task's folder (`panels`).
         to_map: Function that turns the column means of the block into the map.
-        within_rows: Whether to subtract the row means of the map and of the panel before the first part is computed.
-            The first part then depends only on differences within layers, whereas most of r comes from differences
-            between layers.
+        within_rows: Whether to subtract row means from the map and the panel before the first part is computed. This
+            removes the differences between layers, the main source of the correlation.
         average: Whether to average maps across seeds before they are correlated with the panels. If so, the panels are
-            treated as exact. Otherwise, they are treated as results of one more run, whose seed adds variance.
+            treated as exact. Otherwise, the panels are treated as the results of one more run, and the variance between
+            seeds is also added for this run.
     """
     own = TASKS[measurement.subject.task].folder
     order = [own, *(name for name in figures if name != own)]
@@ -181,11 +181,11 @@ def _without_rows(map: Float[np.ndarray, "*any k"], rows: int) -> Float[np.ndarr
 
 
 def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[str]]:
-    """Subtract a fraction of the correlation between seeds from each estimand's first part. Also return notes on this.
+    """Lower each estimand's first part by a fraction of the correlation between seeds. Also return notes on this.
 
-    The published panel comes from a run of K19's authors. If that run is like ours, the map of each seed should
-    correlate with the panel about as much as with the map of another seed. If the estimands require it, maps are first
-    averaged across seeds. Estimands without a map, and the estimand of a single seed, are returned unchanged.
+    The published panel comes from a run of K19's authors. If that run is like ours, a seed's map should correlate with
+    the panel about as strongly as with another seed's map. If the estimands require it, maps are first averaged across
+    seeds. Estimands without a map, and the estimand of a single seed, are returned unchanged.
     """
     maps = [estimand.map for estimand in estimands if estimand.map is not None]
     if len(maps) < 2:
@@ -205,7 +205,7 @@ def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[st
 
 
 def averaged(estimands: Sequence[Estimand], maps: Float[np.ndarray, "seeds k"]) -> list[Estimand]:
-    """Return one estimand per seed. The mean of these estimands is the value for the average of all seeds' maps.
+    """Return one estimand per seed. The mean of the estimands is the value computed from the average of all maps.
 
     Each estimand is the jackknife's pseudo-value for a seed, so the spread of the estimands shows the uncertainty due
     to seeds. The jackknife also corrects for bias, but the pseudo-values are shifted to undo this correction.

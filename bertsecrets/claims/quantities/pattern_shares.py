@@ -50,7 +50,7 @@ def _heads(patterns: Measurement, reading: str) -> int:
 
 
 def _clusters(patterns: Measurement) -> tuple[Clusters, None]:
-    """Return the clusters of the rows in each block. The second block has none: annotated heads are independent."""
+    """Return the clusters of the examples, and None for the annotated heads, because these are independent."""
     return clusters_of(patterns), None
 
 
@@ -91,8 +91,8 @@ def new_encoder(patterns: Measurement, reading: str) -> Float[np.ndarray, "rows 
     """Return a block that represents the unknown error of the classifier on a new encoder.
 
     The mean of the block is 0. The mean of a resample varies as much as the classifier's error varies between encoders.
-    A resample draws `FEWEST_EXAMPLES` rows, so that its mean is normally distributed. If maps of this model were
-    annotated, the held-out errors already include this model's heads, and the result is None.
+    A resample draws `FEWEST_EXAMPLES` rows, so that its mean is normally distributed. The result is None if maps of
+    this model were annotated, because the held-out errors then already include errors on this model's heads.
     """
     models, errors = patterns.settings.get("annotated_models"), left_out_errors(reading)
     if not models or annotated(patterns.subject.model, models) or len(errors) < 2:
@@ -108,7 +108,7 @@ def _of_shares(
     """Compute a statistic from the corrected class percentages of a model, an array [..., task, class].
 
     The classifier may make different errors on each task, so errors are drawn independently for each task. Only the
-    error due to a new encoder is the same on all tasks.
+    error due to a new encoder is drawn once and used on all tasks.
     """
     pairs = [_blocks(patterns, reading) for patterns in by_task]
     blocks = [block for pair in pairs for block in pair]
@@ -303,8 +303,8 @@ def steadiness(patterns: Measurement, reading: Reading = "special") -> Estimand:
     """Return the percentage of a head's maps that belong to its most frequent class, averaged over heads.
 
     A head's most frequent class is selected on one half of the examples, and the percentage is computed on the other
-    half. On the same examples, the percentage would be too high. If two classes are equally likely, for instance, one
-    of them has more than half of the maps by chance.
+    half. Otherwise, the percentage would be too high: if two classes are equally likely, for instance, one of them has
+    more than half of the maps by chance.
     """
     predicted, clusters = _predicted(patterns, reading), clusters_of(patterns)
     predicted = predicted.reshape(len(predicted), -1)

@@ -32,7 +32,7 @@ def _curve(pruning: Measurement) -> tuple[Float[np.ndarray, "examples k"], Curve
 
 
 def _place(pruning: Measurement, share: float) -> int:
-    """Return the index of a pruned fraction among the scores of the curve. Index 0 is the full model."""
+    """Return the index of the score after pruning this fraction of the weights. Index 0 is the full model."""
     return 1 + int(np.abs(np.asarray(pruning.value("share")) - share).argmin())
 
 

@@ -85,7 +85,7 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False, abov
 
 
 def _lead_over_both(own: Measurement, other: Measurement) -> Estimand:
-    """Return by how much the accuracy of `own` exceeds that of `other` and that of the majority class, as two parts."""
+    """Return two differences: the accuracy of `own` minus that of `other`, and minus that of the majority class."""
     block = np.stack([_moments(own)[:, 0], _moments(other)[:, 0], _majority(own)], axis=1)
     of_own, of_other, majority = 100 * block.mean(0)
     note = f"{of_own:.1f} against {of_other:.1f}; {majority:.1f} for the most frequent class"
@@ -147,8 +147,7 @@ def shuffling_loss(scores: Measurement, shuffled: Measurement) -> Estimand:
 def over_majority(scores: Measurement) -> Estimand:
     """Return the accuracy minus that of the majority class; for regression, the correlation.
 
-    A model that always gives the same answer can never beat the majority class. It refutes the claim, whatever the
-    examples are.
+    A model that always gives the same answer cannot beat the majority class on any examples, so it refutes the claim.
     """
     refuted = "a constant answer is never above the majority class" if scores.values.get("constant") else ""
     if metric_name(scores) == "pearson":

@@ -89,10 +89,10 @@ def _of_special(special: Measurement, statistic: Callable[[np.ndarray], Number])
 
 @quantity("special-token-crossing", unit="attention", inherits=True, special=SPECIAL_TOKENS)
 def crossing(special: Measurement) -> Estimand:
-    """Return the smallest of the differences between [CLS] and [SEP] that K19's figure 6 shows on every task.
+    """Return the smallest difference between attention to [CLS] and to [SEP] in layers 2 to 10, averaged over heads.
 
-    The differences are [CLS] minus [SEP] in layers 2 and 3, and [SEP] minus [CLS] in layers 4 to 10. They are averaged
-    over heads. The last two layers are not used, since their differences are near 0 on some tasks.
+    As on every task in K19's figure 6, the differences are [CLS] minus [SEP] in layers 2 and 3, and [SEP] minus [CLS]
+    in layers 4 to 10. The last two layers are not used, since their differences are near 0 on some tasks.
     """
     cls, sep = _by_layer(special, "cls"), _by_layer(special, "sep")
     leads = (cls - sep)[:, 1:10]
@@ -119,7 +119,7 @@ def sep_lead(
     Args:
         kind: `sep` or `sep_sum`. If an input has two [SEP]s, `sep` is the larger of the two weights, and `sep_sum`
             is their sum.
-        others: What is subtracted: `most` for the largest value of the two-sentence tasks, `mean` for their mean.
+        others: Whether to subtract the largest of the two-sentence tasks' values (`most`) or their mean (`mean`).
     """
     tasks = (one_sentence, *two_sentences)
     blocks = tuple(_by_layer(special, kind).mean(1, keepdims=True) for special in tasks)

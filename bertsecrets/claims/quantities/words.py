@@ -73,7 +73,7 @@ def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tup
     "best-feature-growth", unit="attention", inherits=True, after=FEATURE_WEIGHTS, before=Need("features", "against")
 )
 def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -> Estimand:
-    """Return the largest increase in a head's attention to a kind of word, by itself and minus two other changes.
+    """Return the largest increase in a head's attention to a kind of word, compared with 0 and with two other changes.
 
     The increase is relative to the pretrained model. There are three parts for each kind of word, and the claim is
     judged by the smallest of all parts:
@@ -120,14 +120,14 @@ def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -
 
 
 def _first_half(present: Bool[np.ndarray, " examples"], clusters: Clusters) -> Bool[np.ndarray, " examples"]:
-    """Return a mask of the first half of the examples, counting only examples that are True in `present`."""
+    """Split the examples that are True in `present` into two halves, and return a mask of the first half."""
     first = np.zeros(len(present), dtype=bool)
     first[present] = halves(int(present.sum()), None if clusters is None else clusters[present])
     return first
 
 
 def _mean_of_present(stack: Float[np.ndarray, "kinds examples heads"]) -> Float[np.ndarray, "examples heads"]:
-    """Return the mean over the kinds that occur in an input; NaN for inputs without any kind."""
+    """Return each input's mean over the kinds of words that it contains; NaN if it contains none of them."""
     there = ~np.isnan(stack)
     count = there.sum(0)
     return np.divide(np.where(there, stack, 0).sum(0), count, out=np.full(count.shape, np.nan), where=count > 0)
@@ -137,8 +137,8 @@ def _mean_of_present(stack: Float[np.ndarray, "kinds examples heads"]) -> Float[
 def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
     """Return attention to kinds of words in the upper half of the layers minus that in the lower half.
 
-    The difference is averaged over heads, and the smallest difference over the kinds is returned. Kinds that occur in
-    too few inputs are excluded.
+    The difference is averaged over heads and computed for each kind separately. The smallest of these differences is
+    returned. Kinds that occur in too few inputs are excluded.
     """
     frequent, notes = _frequent({kind: flat(features, kind) for kind in kinds})
     layers = [by_layer(features, kind) for kind in frequent]
@@ -275,7 +275,7 @@ def relation_heads(
     relations: Sequence[str] = DIAGONAL_RELATIONS,
     reading: Reading = "special",
 ) -> Estimand:
-    """Return the percentage of diagonal maps in the best head for a relation, for the relation where it is smallest.
+    """Find the best head for each relation, and return the smallest percentage of diagonal maps in any of these heads.
 
     The best head for a relation is the one with the most attention between words in this relation. A map is diagonal if
     its class is diagonal or vertical-diagonal. The class depends on how "vertical" is interpreted (`reading`).

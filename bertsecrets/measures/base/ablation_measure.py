@@ -156,7 +156,7 @@ def scored(
 
 
 def published_baseline_text(task_name: str) -> str:
-    """Return the score that K19 published for the intact model, as text for a caption, or a note that it is unknown."""
+    """Return text for a caption: K19's score for the intact model, or a note that K19 published no such score."""
     baseline = ABLATION_BASELINES.get(task_name)
     return "no baseline published" if baseline is None else f"none disabled: {baseline:.1f}"
 
@@ -184,7 +184,7 @@ def set_ablation(
     """Return the score with each set of heads disabled.
 
     Args:
-        folder: Folder in which predictions are stored as soon as they are computed. Interrupted runs resume from these
+        folder: Folder in which predictions are stored during the computation. Interrupted runs resume from these
             predictions, and several processes can share the folder.
         about: Further facts on which the predictions depend, as JSON data. Weights, inputs, task and ablation need not
             be included.
@@ -194,9 +194,9 @@ def set_ablation(
 
     Returns:
         Values: `baseline` and `score` [set], the task's metric as a fraction. Samples: `predicted` [set, example],
-        `baseline_predicted` and `target` [example]; class indices are int8, and scores are float32. In bfloat16, the
-        values also contain `sampled`, the number of predictions repeated in float32, and `sample_differs`, the number
-        of these predictions that differ.
+        `baseline_predicted` and `target` [example]; class indices are int8, and scores are float32. In bfloat16,
+        some predictions are repeated in float32. The value `sampled` is the number of these predictions, and
+        `sample_differs` is the number of those that differ.
     """
     everything = [BASELINE, *sets]
     exact: np.ndarray | None = None
@@ -245,7 +245,7 @@ def _answers(task: Task, logits: Shaped[np.ndarray, "sets examples outputs"]) ->
 
 
 def weights_digest(opened: OpenModel) -> str:
-    """Return a SHA-256 hex digest of all weights, including those of a new classifier head, and of their precision."""
+    """Return a SHA-256 hex digest of the values and the precision of all weights, including new classifier heads."""
     sha = hashlib.sha256()
     for name, tensor in sorted(opened.model.state_dict().items()):
         sha.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

@@ -34,7 +34,7 @@ class AttentionRun:
     """The data and models for one pass over a task's rows. Observers are created from them.
 
     Args:
-        tuned: The model of the checkpoint.
+        tuned: The model loaded from the measured checkpoint.
         twin: The pretrained model, or None if the checkpoint cannot be compared with it.
         length: Maximum number of word-pieces. Longer inputs are truncated.
         padded_to: Number of tokens to which inputs are padded, with padding included in the maps. If None, inputs are
@@ -60,7 +60,7 @@ class AttentionRun:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The checkpoint's tokenizer, without lower-casing if `cased` is set."""
+        """The checkpoint's tokenizer. If `cased` is set, the tokenizer does not lower-case texts."""
         return cased(self.tuned.tokenizer) if self.context.options.cased else self.tuned.tokenizer
 
     @cached_property
@@ -205,7 +205,7 @@ class EncoderMeasure(MapMeasure):
         """Return a digest of the measured texts."""
 
     def origin(self, resources: Resources) -> str | None:
-        """Return the name of the file, folder or publication that contains the texts, or None if it is unnamed."""
+        """Return the name of the texts' source (a file, folder or publication), or None if the source has no name."""
         return None
 
     def data_facts(self, context: MeasureContext) -> dict[str, Any]:

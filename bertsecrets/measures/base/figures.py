@@ -62,8 +62,7 @@ class Lines:
     """A line plot with layers or another quantity on the horizontal axis.
 
     Attributes:
-        lines: Mapping from the names of the lines to their values or points. Values belong to consecutive layers,
-            starting with layer 1. A point is a pair (x, y).
+        lines: Mapping from each line's name to one value per layer, starting with layer 1, or to points (x, y).
         x: Title of the horizontal axis.
         from_zero: Whether the vertical axis starts at 0.
         baseline: Value marked by a dashed line.

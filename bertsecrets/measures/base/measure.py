@@ -66,7 +66,7 @@ class MeasureContext:
 
     @property
     def measured(self) -> str:
-        """The subject's name or, if another program trained the checkpoint, the name of the checkpoint's folder."""
+        """The name of the subject. For checkpoints trained by another program, the name of the checkpoint's folder."""
         own = self.recipe is not None or self.folder is None or self.subject.task == ALL_TASKS
         return str(self.subject) if own or self.folder is None else self.folder.name
 
@@ -109,7 +109,7 @@ class Measure(ABC):
         gradients: Whether the measure needs gradients, and so cannot run in torch's inference mode.
         paper: Figure of K19 that the measure replicates.
         axes: Names of the dimensions of array values. `Measurement.to_frame` uses these names to identify rows.
-        other_axes: Names of the dimensions of each value whose dimensions differ from `axes`.
+        other_axes: For each value whose dimensions are not those in `axes`, the names of the value's dimensions.
     """
 
     name: ClassVar[str]
@@ -210,7 +210,7 @@ class Measure(ABC):
     def most(self, settings: Params) -> int | None:
         """Return the maximum number of rows that the settings allow, or None if they set no maximum.
 
-        Limits set for a particular run are ignored. By default, there is a maximum only if `section` is `attention`.
+        Limits set for a particular run are ignored. By default, only the section `attention` sets a maximum.
         """
         return settings.attention.examples if self.section == "attention" else None
 
@@ -258,7 +258,7 @@ class Measure(ABC):
         }
 
     def made_by(self, device: torch.device | None) -> dict[str, Any]:
-        """Return what produces the result: the code, the libraries and, for measures that use a model, the device."""
+        """Return facts about the code and the libraries and, for measures that use a model, about the device."""
         return made_by(type(self).__module__, device if self.reads_model else None)
 
     def key(self, context: MeasureContext) -> Key:
@@ -268,8 +268,8 @@ class Measure(ABC):
     def data_facts(self, context: MeasureContext) -> dict[str, Any]:
         """Return the data's origin, fingerprint, status and limit for the provenance record.
 
-        If the run was limited to fewer rows than the settings allow, the limit is the number of measured rows.
-        Otherwise, it is None.
+        If fewer rows were measured than the settings allow, the limit is the number of measured rows. Otherwise, the
+        limit is None.
         """
         rows, available = self.rows(context), len(context.resources.rows.whole(context.subject.task, "dev"))
         unlimited = min(available, self.most(context.resources.settings) or available)

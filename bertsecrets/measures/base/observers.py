@@ -24,7 +24,7 @@ def received(maps: Maps, batch: Batch) -> Float[torch.Tensor, "rows heads tokens
 def max_over(
     columns: Float[torch.Tensor, "rows heads tokens"], marks: Bool[torch.Tensor, "kinds rows tokens"]
 ) -> Float[torch.Tensor, "kinds rows heads"]:
-    """Return the largest value among the tokens of each kind, by row and head, or NaN if a kind has none."""
+    """Return the largest value over the tokens of each kind, by row and head, or NaN for rows without such tokens."""
     largest = torch.where(marks[:, :, None, :], columns, -torch.inf).amax(-1)
     return torch.where(marks.any(-1)[:, :, None], largest, torch.nan)
 
@@ -104,7 +104,7 @@ def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 def heads_without_numbers(measurement: Measurement) -> str | None:
     """Return a message if some heads, but not all, have no value for the same example. Otherwise, return None.
 
-    Examples without a value for any head are ignored, because they may not contain what is measured, such as a pronoun.
+    Examples in which all heads lack a value are ignored: they may not contain what is measured, such as a pronoun.
     """
     for name, sample in measurement.samples.items():
         if sample.dtype.kind == "f" and sample.ndim == 3:
@@ -120,7 +120,7 @@ def heads_without_numbers(measurement: Measurement) -> str | None:
 
 
 def mark_words(alignment: Alignment, wanted, first: Parses, second: Parses | None = None) -> np.ndarray:
-    """Return a mask of the tokens that belong to selected words of either text, [example, token].
+    """Return a mask [example, token] that marks the tokens of all selected words.
 
     Args:
         wanted: Function that returns whether to select a word.

@@ -1,4 +1,4 @@
-"""The training loop: AdamW on batches of similar length, in float32 or with bfloat16 autocast.
+"""The training loop: AdamW with batches of texts of similar length, in float32 or with bfloat16 autocast.
 
 In float32 on a CPU, the results are bit-identical to those of transformers' Trainer with the same random numbers. The
 same seed gives the same weights, even if a run was killed and then resumed from its last saved state.
@@ -172,7 +172,7 @@ class Training:
         self.total.zero_()
 
     def check_finite(self, states: Path | None) -> None:
-        """Check all values since the last check. If one is not finite, delete the saved states and raise an error."""
+        """Check values recorded since the last check. If any is not finite, delete the states and raise an error."""
         if not self.unchecked:
             return
         table = torch.stack(self.unchecked).cpu()

@@ -1,7 +1,7 @@
 """Saved states of training runs. A run that was killed can resume from its saved state.
 
 A state is a folder that is written atomically, with tensors as safetensors, facts as JSON, and a manifest. Only the
-newest state is kept. The training process holds the lock of the store entry to which the states belong.
+newest state is kept. The states belong to a store entry, and the training process holds the lock of that entry.
 """
 
 import json

@@ -43,7 +43,7 @@ class Reading:
         tokens: Int[torch.Tensor, "rows 1"],
         **others: Any,
     ) -> Any:
-        """Return a model's output for texts of one token each, with `features` as the output of its encoder."""
+        """Return a model's output with `features` in place of its encoder's output. Each text has only one token."""
         given = {
             HIDDEN_OUTPUT: features[:, None],
             **({POOLED_OUTPUT: features} if self.output == POOLED_OUTPUT else {}),

@@ -54,7 +54,7 @@ def _all(stack: MapStack) -> dict[str, Column]:
 
 
 def _special(view: View) -> dict[str, Column]:
-    """Return the shares of attention that special tokens receive, one by one and in total.
+    """Return the shares of attention that special tokens receive, individually and in total.
 
     `strong` is the larger of two numbers: this total, and the share of the most attended token.
     """
@@ -69,7 +69,7 @@ def _special(view: View) -> dict[str, Column]:
 def _bands(view: View) -> dict[str, Column]:
     """Return how much attention is on the main diagonal and the diagonals next to it.
 
-    Some of these features cover the whole map, and the others only the cells between inside tokens. `best_band_half`
+    Some features use all cells, and others use only cells whose row and column are both inside tokens. `best_band_half`
     and `best_band_tenth` are the fractions of rows with a weight above one half or one tenth near the diagonal.
     """
     within, count = view.within, view.lengths.float()
@@ -115,7 +115,7 @@ def _rows(view: View) -> dict[str, Column]:
     """Return features of how widely rows spread their attention.
 
     The first three are the mean entropy of the rows, the entropy of the mean row, and their difference, each divided by
-    log L. The other two are the mean mass of the largest cell and of the three largest cells in a row.
+    log L. The other two are the mean weight of each row's largest cell, and the mean sum of its three largest cells.
     """
     read, real = view.read, view.real
     scale = view.lengths.float().log().clamp(min=EPSILON)

@@ -56,7 +56,7 @@ def _low(column: Row, lengths: Int[torch.Tensor, " maps"]) -> Column:
 
 
 def _explained(rest: Column, height: Row, within: Bool[torch.Tensor, "maps tokens"]) -> Column:
-    """Return the fraction of the variance of brightness that column means explain.
+    """Return the fraction of the variance in brightness that is explained by column means.
 
     The variance is computed over cells between inside tokens. Column means are computed over all rows, including those
     of special tokens.

@@ -1,6 +1,6 @@
 """The quantities from which features are computed: token masks, and reductions over all cells of the maps.
 
-Most of the time is spent on passes over all cells of the maps, so each reduction is computed only once. Batches are
+Reductions over all cells of the maps take most of the time, so each reduction is computed only once. Batches are
 small and contain maps of similar length, so they need little padding and fit into the processor's cache. Linear
 reductions are matrix products. Features are then computed from the reductions in larger batches.
 """
@@ -55,10 +55,10 @@ class View:
 
     @cached_property
     def own_size(self) -> Row:
-        """Number of words in the text of each token.
+        """Number of words in the text to which each token belongs.
 
-        Special tokens belong to no text. For them, and for inputs with only one text, all words of the input are
-        counted.
+        Special tokens belong to no text. For special tokens, and in inputs with only one text, all words of the input
+        are counted.
         """
         whole = self.words[:, None]
         own = torch.where(self.texts[:, 0], self.sizes[:, :1], torch.where(self.texts[:, 1], self.sizes[:, 1:], whole))
@@ -185,7 +185,7 @@ def _shape(name: str, value: torch.Tensor, tokens: int) -> tuple[int, ...]:
     """Return the shape of a reduction for a single map of `tokens` tokens.
 
     Args:
-        value: The same reduction for a batch of maps of any length.
+        value: Values of the reduction for any batch of maps. The length of these maps does not matter.
     """
     if name in LENGTHLESS_REDUCTIONS:
         return value.shape[1:]
@@ -290,7 +290,7 @@ def along(light: Cells) -> Cells:
 
 
 def _compared(compare: Callable[..., torch.Tensor], cells: torch.Tensor, other: object, out: Cells) -> Cells:
-    """Write the result of a comparison to `out` as 0.0 and 1.0, which is twice as fast as converting a mask."""
+    """Write the result of a comparison to `out` as 0.0 and 1.0. This is twice as fast as converting a mask."""
     return compare(cells, other, out=out)
 
 
@@ -302,8 +302,8 @@ def _write_ribbon(
 ) -> None:
     """Write the cells near the diagonal to `ribbon`, excluding special tokens.
 
-    The token position of a word is its index among all words plus the number of special tokens before it, which is one
-    in the first text and two in the second.
+    A word's token position is its index among all words plus the number of special tokens before the word: one in the
+    first text, and two in the second text.
     """
     words, maps, size = ribbon.shape
     margin = size // 2
@@ -321,10 +321,10 @@ def _write_ribbon(
 
 
 class Sheared:
-    """A buffer that holds maps in such a way that their diagonals can be read as columns.
+    """A buffer that stores maps so that their diagonals can be read as columns.
 
-    In the buffer, each row of a map is followed by L - 1 zeros. A strided view whose rows are longer by one element
-    then has the diagonals of the map as its columns. Elements of this view that are outside the map are 0.
+    In the buffer, each row of an L x L map is followed by L - 1 zeros. If the row stride of a view is larger by
+    one element, its columns are the diagonals of the map. Elements of this view that are outside the map are 0.
     """
 
     def __init__(self, maps: int, tokens: int, device: torch.device):

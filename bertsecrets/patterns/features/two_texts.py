@@ -4,9 +4,9 @@ A square contains the attention within one of the texts, and lies on the diagona
 between the texts. If each text attends mainly to itself, the squares are bright and the corners are dark.
 
 Squares and smears along the diagonal both concentrate attention near the diagonal, but differ at the border between the
-texts. In a smear, attention depends only on distance. With squares, attention also depends on whether two tokens belong
-to the same text. `block_features` compares brightness (`reductions.stack_brightness`), and `off_diagonal_features`
-compares mass. All features are 0 for inputs with one text.
+texts. Smears depend only on the distance between two tokens. Squares depend on whether two tokens belong to the same
+text. `block_features` compares brightness (`reductions.stack_brightness`), and `off_diagonal_features` compares mass.
+All features are 0 for inputs with one text.
 """
 
 import torch
@@ -21,10 +21,10 @@ DIFFERENCE_FLOOR = 0.05  # fraction of the uniform weight; smaller differences a
 def off_diagonal_features(view: View) -> dict[str, Column]:
     """Return features that compare the mass of each corner with the mass within the texts.
 
-    A corner consists of the rows of one text and the columns of the other. Its mass is divided by the mass expected
-    from cells within the texts at the same distances from the diagonal. The features are the logarithms of this ratio
-    for the two corners, and the larger of the two logarithms. They are strongly negative for squares, and about 0 for
-    smears. Each feature is computed twice: over all cells of a corner, and only over its cells close to the diagonal.
+    A corner consists of the rows of one text and the columns of the other. Its mass is divided by the mass it would
+    have if its cells were as strong as cells within the texts at the same distance from the diagonal. The features are
+    the logarithms of this ratio for both corners, and the larger logarithm. They are strongly negative for squares, and
+    near 0 for smears. Each feature is computed twice: for the whole corner, and for its cells close to the diagonal.
     """
     size = view.words.clamp(min=1).float()
     floor = DIFFERENCE_FLOOR / size[:, None]
@@ -64,7 +64,7 @@ def block_features(view: View) -> dict[str, Column]:
 
 
 def _reach(view: View) -> dict[str, Column]:
-    """Return features of the brightness of squares far from the diagonal.
+    """Return features of the brightness of cells that are in a square but far from the diagonal.
 
     The features are this brightness, its difference from the brightness of the corners, and its ratio to the brightness
     of cells near the diagonal.
@@ -81,7 +81,7 @@ def _reach(view: View) -> dict[str, Column]:
 
 
 def _step(view: View) -> Column:
-    """Return how much brightness drops where rows cross the border from their own text to the other text.
+    """Return how much a row's brightness drops at the border between its own text and the other text.
 
     The drop is averaged over the rows of each text, and the smaller of the two averages is returned.
     """
