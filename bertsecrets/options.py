@@ -289,7 +289,7 @@ class RunOptions:
         """Return a copy of these options with this checkpoint and its task; both are None if no checkpoint is given.
 
         Raises:
-            UserError: If a checkpoint is given but not exactly one task, or if an option has no effect on a checkpoint.
+            UserError: If a checkpoint is given without exactly one task, or if an option has no effect on a checkpoint.
         """
         tasks = tasks or self.scope
         return replace(

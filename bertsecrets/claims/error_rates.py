@@ -27,7 +27,7 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float) -> str
 
     finite = [abs(observed.value - limit) for limit in limits if np.isfinite(limit)]
     if not observed.computable:
-        return "it is unknown how many seeds would decide this: the quantity cannot be computed on every resample"
+        return "it is unknown how many seeds would decide this: the quantity is undefined on some resamples"
     distance, share = min(finite), (1 + confidence) / 2
     if distance <= 0:
         return "more seeds would not decide this: the observed value lies exactly at the limit"

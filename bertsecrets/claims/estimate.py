@@ -193,7 +193,7 @@ def estimate(
     within: tuple[float, float] = (float("-inf"), float("inf")),
     of_row: float = 0.0,
 ) -> Estimate:
-    """Return an estimate of the quantity, computed from one estimand per seed.
+    """Return an estimate of the quantity from one estimand per seed.
 
     All seeds use the same resamples of a block, since they were evaluated on the same examples. Blocks are resampled
     independently. The interaction of seeds and examples is counted once, as part of the seed variance.

@@ -28,9 +28,9 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = JUDG
     parser.add_argument(
         "--task",
         action="append",
-        help="judge claims that involve this task, and claims about the bare encoder; repeatable. With `all`, judge "
-        "only claims about the bare encoder and claims about several tasks together (default: the tasks in --task-file "
-        "or, without it, all tasks with data)",
+        help="judge claims that involve this task or the bare encoder; repeatable. `all` stands for claims about the "
+        "bare encoder and claims about several tasks together. By default, the tasks in --task-file are judged or, "
+        "without it, all tasks with data",
     )
     parser.add_argument(
         "--claim",

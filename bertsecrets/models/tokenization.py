@@ -57,7 +57,7 @@ def _ask_for_segments(tokenizer: Any, segments: int | None) -> None:
 
 
 def _generates(model_type: str) -> bool:
-    """Return whether models of this type only continue texts, so that their inputs need no special tokens."""
+    """Return whether models of this type are causal language models, whose inputs need no special tokens."""
     from transformers.models.auto import modeling_auto as auto
 
     return model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys() - auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES.keys()

@@ -296,7 +296,7 @@ class Measure(ABC):
         """
 
     def results(self, context: MeasureContext) -> Results:
-        """Run the measure. For tasks, add the sample `cluster`, which groups rows that share a text."""
+        """Run the measure. For tasks, add the sample `cluster`: an equal number for all rows that share a text."""
         results, examples = self.run(context)
         if not self.on_task or len(rows := self.rows(context)) != examples:
             return results, examples
