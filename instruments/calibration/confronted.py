@@ -62,8 +62,8 @@ ASSUMPTIONS = (
     Assumption(
         "Where table 1 has the score of a constant answer, half of the untrained classifiers give one answer to every "
         "row, others a random mixture, independent of the correct answer; elsewhere they have table 1's score. A "
-        "trained model for which table 1 has the score of a constant answer gives it on nearly, but "
-        "not exactly, all rows; a quarter of the random ones on MRPC, and all frozen ones, give it on all.",
+        "trained model for which table 1 has the score of a constant answer gives it on nearly, but not exactly, all "
+        "rows; a tenth of the random ones on RTE, a quarter on MRPC, and all frozen ones, give it on all.",
         "constant answers",
     ),
     Assumption(

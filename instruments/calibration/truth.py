@@ -216,7 +216,8 @@ RIGHT_BY_CLASS = {  # percent of correct answers by class, for tasks with F1 in 
 CONSTANT = {("mrpc", "untrained"): 0, ("mrpc", "random"): 1, ("sst2", "untrained"): 0, ("qqp", "random"): 0,
             ("rte", "untrained"): 0, ("rte", "random"): 0, ("qnli", "random"): 0}  # fmt: skip
 CONSTANT |= {(task, "frozen"): answer for (task, column), answer in CONSTANT.items() if column == "untrained"}
-CONSTANT_SHARES = {("mrpc", "frozen"): 1.0, ("mrpc", "random"): 0.25}  # fraction of seeds with a constant answer
+# Fractions of seeds with a constant answer.
+CONSTANT_SHARES = {("mrpc", "frozen"): 1.0, ("mrpc", "random"): 0.25, ("rte", "random"): 0.1}
 UNTRAINED_CONSTANT = 0.5  # this fraction for untrained classifiers, if table 1 has the score of a constant answer
 NEARLY_CONSTANT = 99.0, 1.5  # percent of correct answers of a trained model, where its answer is correct and elsewhere
 UNTRAINED_SPREAD = {"stsb": 7.0}  # for other tasks, answers are random

@@ -26,16 +26,16 @@ def test_most_measured_spreads_are_compared():
     assert len(NOT_COMPARABLE) == 2
 
 
-def test_random_weights_give_no_constant_answer_on_rte():
-    """Of BERT-base's shape, no seed on record does, of six on RTE and MRPC; of MiniLM's, two on MRPC."""
-    assert constant_seeds()["rte", "random"] == (0, 8)
-    assert constant_seeds()["mrpc", "random"] == (2, 8)
+def test_random_weights_rarely_give_a_constant_answer():
+    """On RTE, one seed of BERT-base's shape does, and another scores the same by chance; on MRPC, two of MiniLM's."""
+    assert constant_seeds()["rte", "random"] == (2, 10)
+    assert constant_seeds()["mrpc", "random"] == (2, 9)
 
 
 @pytest.mark.parametrize(
     ("name", "name_in_truth", "value", "line"),
     [
-        ("constant answers", "constant_share", lambda task, initialisation: 1.0, "random on rte: 0 of 8 seeds"),
+        ("constant answers", "constant_share", lambda task, initialisation: 1.0, "random on rte: 2 of 10 seeds"),
         ("spreads of scores", "score_spread", lambda task, initialisation: 0.1, "score: "),
         ("spreads of maps", "map_seeds", lambda task: 9.0, "sep-growth: "),
         ("spreads of gains", "gain_spread", lambda task, measure: (9.0, 9.0), "mean-head-gain: "),
