@@ -174,7 +174,7 @@ def model_side(
 
 
 def _measured(source: SideSource, session: "Session", wanted: Sequence["MeasureOnTask"]) -> "Side":
-    """Measure a model or a checkpoint, and return its side."""
+    """Measure a model or a checkpoint, and return it as one side of a comparison."""
     from bertsecrets.compare.sides import measured_side
 
     if source.kind == "model":

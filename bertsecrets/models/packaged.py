@@ -78,7 +78,7 @@ def _installed(name: str) -> list[Path]:
 
 
 def _module(package: str) -> str:
-    """Return the module name of a package, such as `x-part_001` for the package `x-part-001`."""
+    """Return the module name of a package. In numbered parts (`x-part-001`), only the last hyphen is replaced."""
     stem, hyphen, number = package.rpartition("-part-")
     return f"{stem}-part_{number}" if hyphen else package.replace("-", "_")
 

@@ -1,4 +1,4 @@
-"""The resources that measures use, and the additional requirements of some measures.
+"""Resources for measures, and the additional requirements of some measures.
 
 Each requirement reports whether something is missing, and adds facts to the cache key.
 """
