@@ -99,11 +99,14 @@ def quoted(value: object) -> str:
 
     >>> quoted("2"), quoted([2, {}])
     ("'2'", 'a list of 2, a dict')
+    >>> quoted(object())
+    'an object'
     """
     if value is None or isinstance(value, str | bytes | int | float | os.PathLike):
         return excerpt(repr(value), 60)
     items = ", ".join(map(quoted, islice(value, 9))) if isinstance(value, list | tuple | set) else ""
-    return excerpt(f"a {type(value).__name__}{items and f' of {items}'}", 60)
+    name = type(value).__name__
+    return excerpt(f"{'an' if name[0] in 'AEIOaeiou' else 'a'} {name}{items and f' of {items}'}", 60)
 
 
 @contextmanager

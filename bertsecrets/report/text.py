@@ -375,8 +375,9 @@ def _multiple_testing_lines(result: TogetherData) -> Iterator[str]:
     line = f"if every claim held exactly at its limit, up to {alarms} of {result.judged} would deviate by chance"
     deviations = len(result.surviving) + len(result.not_surviving)
     if deviations:
+        remain = "remains" if deviations == 1 else "remain"
         line += (
-            f"; {len(result.surviving)} of {counted(deviations, 'deviation')} remain after correction "
+            f"; {len(result.surviving)} of {counted(deviations, 'deviation')} {remain} after correction "
             f"(false discovery rate {_percent(result.false_discovery_rate)}): {', '.join(result.surviving) or 'none'}"
         )
     yield line + (f"; not {', '.join(result.not_surviving)}" if result.not_surviving else "")
