@@ -1,8 +1,4 @@
-"""The possible answers to the question of whether a case can be judged.
-
-They are shared by the commands, the benchmarks and the Python interface. `requirements.eligibility` gives the answer
-for a case before anything has been measured.
-"""
+"""Whether a case can be judged. Before anything is measured, `requirements.eligibility` gives the answer."""
 
 from dataclasses import dataclass
 from typing import TypeGuard

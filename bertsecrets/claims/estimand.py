@@ -28,37 +28,32 @@ class Estimand:
 
     Args:
         blocks: Arrays with one row per example. Different blocks are independent samples, such as one per task. The
-            bootstrap draws whole rows, independently for each block. NaN marks a missing value and is excluded from the
-            column mean.
+            bootstrap draws whole rows. NaN marks a missing value and is excluded from the column mean.
         statistic: Function that takes the mean of each block ([..., k]) and returns the quantity ([...]).
         notes: Notes shown next to the outcome.
-        slow_note: Slow function that computes an additional note. None if no such note exists.
+        slow_note: Slow function that computes an additional note, if any.
         sampled: Whether to resample the examples. False if they are the whole population, such as the paper's own
             sentences.
-        drawn: For each block, the number of rows that a resample draws, or None to draw as many rows as the block has.
-            An empty tuple has the same meaning as None for every block.
+        drawn: For each block, the number of rows that a resample draws; None for all. Empty: None for every block.
         clusters: For each block, the cluster index of each row, or None if the rows are independent. Rows of the same
-            cluster are resampled together. An empty tuple has the same meaning as None for every block.
+            cluster are resampled together. Empty: None for every block.
         extreme: Whether the claim is about the smallest or the largest part of a statistic that returns several parts
-            ([..., parts]). None if the statistic returns a single value. Each part is judged separately, because the
-            extreme of several noisy estimates is biased.
+            ([..., parts]). Each part is judged separately, because the extreme of several noisy estimates is biased.
         published: Number of published runs (such as panels of a figure) that the quantity compares the model with. Each
             published run adds the variance of one more seed.
         map: The model's mean map, if the quantity correlates it with a published map across heads. This correlation is
             then the first part (see `likeness.with_ceiling`).
         of_ceiling: Fraction of the correlation between two seeds' maps that the first part must exceed.
-        average: Functions that compute the parts from the mean of all seeds' maps (see `likeness.averaged`). None if
-            this mean map is not judged.
+        average: Functions that compute the parts from the mean of all seeds' maps, if this mean map is judged (see
+            `likeness.averaged`).
         nothing: Value that the interval must exclude before a claim can be `compatible` with a published figure. This
             is usually the value of a model that has learned nothing, such as the score of a constant answer.
             `nothing_is` describes the value.
         constant: Whether the measured model gives the same answer to every example.
-        refuted: Reason why no resample could support the claim. Empty if a resample could. A claim with such a reason
-            deviates whenever the value lies outside the band.
-        unmet: Reason why the value says nothing about the claim, for example because fine-tuning changed nothing. Empty
-            if no such reason exists.
-        selection: The selection of columns on which the estimand is based, if any. `with_same_selection` uses it to
-            select the same columns for all seeds.
+        refuted: Reason why no resample could support the claim, if any. The claim then deviates whenever the value lies
+            outside the band.
+        unmet: Reason why the value says nothing about the claim, if any; for example, fine-tuning changed nothing.
+        selection: The selection of columns on which the estimand is based, if any (see `with_same_selection`).
     """
 
     blocks: tuple[Float[np.ndarray, "_ _"], ...]
@@ -104,8 +99,8 @@ class OfMap:
 
     Args:
         to_map: Function that computes the map from the mean of the block.
-        parts: Function that takes a measured map, computes reference values from it, and returns a second function. The
-            second function computes the parts of any map relative to these reference values.
+        parts: Function that computes reference values from a measured map, and returns a function that computes the
+            parts of any map relative to these reference values.
     """
 
     to_map: Callable[[np.ndarray], np.ndarray]
@@ -117,8 +112,7 @@ class ColumnSelection:
     """Columns (such as heads) that are selected on some of the rows, and judged on the other rows.
 
     Args:
-        means: One array for each column to select, with the means of all candidates. The candidate with the largest
-            mean is selected.
+        means: For each column to select, the means of all candidates. The one with the largest mean is selected.
         build: Function that takes the indices of the selected columns and returns the estimand for these columns.
     """
 
@@ -190,10 +184,7 @@ def lower_minus_upper(measurement: Measurement, name: str) -> Estimand:
 
 
 def clusters_of(measurement: Measurement) -> Clusters:
-    """Return the cluster index of each row, from 0; None if rows are independent.
-
-    Rows that share a text, directly or through other rows, belong to the same cluster.
-    """
+    """Return the cluster index of each row, from 0. Rows that share a text share a cluster. None if no rows do."""
     return measurement.samples.get("cluster")
 
 
@@ -219,17 +210,15 @@ def halves(rows: int, clusters: Clusters = None) -> Bool[np.ndarray, " rows"]:
 
 def cross_fitted(
     sample: Float[np.ndarray, "examples k"], first: Bool[np.ndarray, " examples"]
-) -> tuple[Float[np.ndarray, " examples"], tuple[int, int]]:
-    """Return each example's value in the column selected on the other half, and the indices of the two columns.
+) -> Float[np.ndarray, " examples"]:
+    """Return each example's value in the column with the largest mean on the other half.
 
-    In each half, the column with the largest mean is selected. Its mean is biased upwards on the half that selected it,
-    because the means are noisy. On the other half, its mean is unbiased.
+    Means are noisy, so the largest is biased upwards on the half that selected it, but unbiased on the other half.
 
     Args:
         first: Mask of the examples in the first half (`halves`).
     """
-    by_first, by_second = map(best_index, half_means(sample, first))
-    return of_other_half(sample, first, by_first, by_second), (by_first, by_second)
+    return of_other_half(sample, first, *map(best_index, half_means(sample, first)))
 
 
 def half_means(

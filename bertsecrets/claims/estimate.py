@@ -48,7 +48,7 @@ class Estimate:
     """The mean of a quantity across seeds, with bootstrap replicates.
 
     Args:
-        value: Mean of the quantity across seeds. If it has several parts, this is the mean of the extreme part.
+        value: Mean of the quantity, or of its extreme part, across seeds.
         parts: Mean of each part across seeds. Most quantities have a single part.
         replicates: Replicates of each part from bootstrap resamples of the examples.
         extreme: Whether the quantity is the smallest or the largest of its parts.
@@ -63,10 +63,8 @@ class Estimate:
         seedless: Whether seeds do not matter, because nothing is trained or a single checkpoint is judged.
         within: Range of possible values.
         interaction: Standard deviation across seeds that is due to the interaction of seeds and examples: seeds differ
-            in which examples they answer correctly. This interaction is part of `spread`, but it is estimated from more
-            data.
-        seed_errors: Standard error of each part that is due to the variation between seeds. 0 if all seeds give the
-            same value.
+            in which examples they answer correctly. It is part of `spread`, but estimated from more data.
+        seed_errors: Standard error of each part that is due to the variation between seeds.
         of_row: For each part, the largest effect of a single row on the sum over rows (see `unseen_share`). 0 if
             unknown.
     """
@@ -162,8 +160,7 @@ class Estimate:
     def _of_examples(self, tail: float) -> Parts:
         """Return the distance from each part down to the bootstrap's lower percentile; 0 if the percentile is higher.
 
-        If all resamples of a part are equal, this distance is replaced by the largest change that kinds of rows missing
-        from the sample could cause.
+        If all resamples are equal, return the largest change that kinds of rows missing from the sample could cause.
         """
         from scipy.special import ndtri
 
@@ -199,10 +196,8 @@ def estimate(
     independently. The interaction of seeds and examples is counted once, as part of the seed variance.
 
     Args:
-        seedless: Whether seeds do not matter, because nothing is trained or a single checkpoint is judged.
         examples_share: Factor by which the sampling error of the examples is multiplied. 0 if the estimate is about
             these examples only.
-        within: Range of possible values.
         of_row: Largest effect of a single row on the sum over rows. 0 if unknown.
     """
     from scipy.special import ndtri
@@ -275,8 +270,7 @@ def _alike(replicates: Replicates) -> Bool[np.ndarray, " parts"]:
 def far_seed(values: Sequence[float]) -> tuple[int, float] | None:
     """Return the index of the seed farthest from the mean of the others, and its distance in standard deviations.
 
-    The standard deviation is that of the others. The result is None if there are too few seeds, or if the distance is
-    at most `FAR_SEED`.
+    The standard deviation is that of the others. None for too few seeds, or for a distance of at most `FAR_SEED`.
 
     >>> far_seed([60.0, 61.0, 59.0, 60.0, 60.0]), far_seed([60.0, 61.0, 59.0, 60.0, 50.0])[0]
     (None, 4)
@@ -291,10 +285,7 @@ def far_seed(values: Sequence[float]) -> tuple[int, float] | None:
 
 
 def _of_all_seeds(by_seed: BySeed) -> Float[np.ndarray, " parts"]:
-    """Return the variance of the mean across seeds, without the interaction of seeds and examples.
-
-    This interaction is part of the seed variance. What remains comes from example effects that all seeds share.
-    """
+    """Return the variance of the mean across seeds that is due to example effects that all seeds share."""
     count, of_mean, of_each = len(by_seed), by_seed.mean(0).var(0), by_seed.var(1).mean(0)
     return np.clip((count * of_mean - of_each) / (count - 1), 0, of_mean)
 
@@ -313,8 +304,7 @@ def _fewest(block: Float[np.ndarray, "rows k"], clusters: Clusters) -> float:
 def _replicates(estimands: Sequence[Estimand], settings: JudgeParams, annotated: bool = True) -> BySeed:
     """Return each seed's statistic on each resample. Draws depend on a block's position and size, not on the model.
 
-    Args:
-        annotated: Whether to also resample the blocks of annotated heads (those with a number in `drawn`).
+    `annotated`: whether to also resample the blocks of annotated heads (those with a number in `drawn`).
     """
     first, means = estimands[0], []
     for place in range(len(first.blocks)):

@@ -42,8 +42,7 @@ class Evidence:
         published_error: Sampling error of the published figure, if it was measured on different examples.
         level: Confidence level of the interval that decides an order or an equality.
         confidence: Confidence level of the run. The band around a published figure has the same level.
-        early: Factor by which the error rate for deviations from a published figure is multiplied. The factor is below
-            1 if more seeds may follow, and 1 otherwise.
+        early: Factor of the error rate for deviations from a published figure; below 1 if more seeds may follow.
     """
 
     case: JudgedCase
@@ -132,11 +131,7 @@ class Order(_Expectation):
         return 1.0 if self.kind == "above" else -1.0
 
     def threshold(self, case: JudgedCase) -> float:
-        """Return the threshold that `sign` times the quantity must exceed for the claim to hold.
-
-        This is usually `sign` times the limit. If that product lies between 0 and the smallest effect of interest, the
-        smallest effect of interest is used instead.
-        """
+        """Return the threshold that `sign` times the quantity must exceed for the claim to hold."""
         limit, size = self.sign * self.value, case.smallest_effect[0]
         return size if 0 <= limit <= size else limit
 
@@ -160,16 +155,7 @@ class Order(_Expectation):
         """Return the outcome and its reason."""
         if evidence.observed.value == self.value and evidence.observed.unvarying:
             return "inconclusive", Grounds.AT_LIMIT()
-        return self.compare(evidence.case, evidence.interval)
-
-    def compare(self, case: JudgedCase, interval: Ends) -> Decision:
-        """Return the outcome for a confidence interval of the quantity, and the reason for this outcome.
-
-        If the limit is 0, the claim also deviates if the effect is significantly smaller than half of the published
-        effect. Any other limit already says how large the effect must be. If the limit lies between 0 and the smallest
-        effect of interest, this effect replaces the limit: the claim holds if the interval lies above the effect, and
-        deviates if the interval lies below it.
-        """
+        case, interval = evidence.case, evidence.interval
         (size, why), limit, threshold = case.smallest_effect, self.sign * self.value, self.threshold(case)
         low, high = sorted(self.sign * end for end in interval)
         facts = {"interval": interval, "limit": self.value}
@@ -197,10 +183,7 @@ class Order(_Expectation):
         return against, in_favour
 
     def contradicts(self, value: float) -> bool:
-        """Return whether a value contradicts the order.
-
-        For example, some values in K19's table 1 contradict the claim that a model does "well on all tasks".
-        """
+        """Return whether a value contradicts the order, as some in K19's table 1 do ("well on all tasks")."""
         return self.sign * value <= self.sign * self.value
 
 
@@ -250,9 +233,7 @@ class Figure(Section):
     ) -> Ends | None:
         """Return the prediction interval for the mean across seeds; None if the seed variance is unknown.
 
-        Args:
-            observed: Estimate to compare with the figure. If None, the band for infinitely many seeds is returned.
-            published_error: Sampling error of the published figure, if it was measured on different examples.
+        Without `observed`, the band is that for infinitely many seeds.
         """
         figure = case.figure
         assert figure.published is not None
@@ -335,10 +316,7 @@ class Figure(Section):
         return self.passes, Grounds.INSIDE(**facts)
 
     def _difference(self, case: JudgedCase, value: float, band: Ends) -> dict[str, Any]:
-        """Return the difference between a value and the published figure, with an interval that is as wide as the band.
-
-        A difference of less than half the width of the band would not be noticed. One end of the band may be clipped.
-        """
+        """Return the difference from the published figure, with an interval as wide as the band before clipping."""
         published = case.figure.published
         assert published is not None
         half, difference = max(published - band[0], band[1] - published), value - published
@@ -346,10 +324,7 @@ class Figure(Section):
         return {"published": published, "difference": difference, "half": half, **ends}
 
     def _learned(self, evidence: Evidence) -> Decision | None:
-        """Return the decision for a model that, unlike the published one, has learned something; None for other models.
-
-        This concerns only published figures that are the score of a constant answer.
-        """
+        """Return the decision for a model that learned something, unlike that of the published constant answer."""
         case = evidence.case
         most = max((nothing + case.tolerance for nothing in self.doubtful(evidence)), default=np.inf)
         if not case.figure.constant_answer or evidence.interval[0] <= most:
@@ -357,11 +332,7 @@ class Figure(Section):
         return "inconclusive", Grounds.LEARNED_SOMETHING(interval=evidence.interval, nothing=most - case.tolerance)
 
     def p_values(self, evidence: Evidence) -> PValues:
-        """Return the p-value against the claim, and None because no p-value can support the claim.
-
-        The p-value tests whether the observed value lies beyond the margins around the published figure. A value inside
-        the prediction interval does not support the claim, because it does not rule out other values.
-        """
+        """Return the p-value against the claim, and None: a value inside the prediction interval supports no claim."""
         from scipy.special import stdtr  # scipy.stats would take five times as long to import
 
         case, published = evidence.case, evidence.case.figure.published
@@ -381,10 +352,7 @@ class Figure(Section):
         return min(high, 100.0) - max(low, 0.0) <= WIDEST_BANDS.get(unit, float("inf"))
 
     def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
-        """Return the value that the quantity has for a model that learned nothing; empty if this value is unknown.
-
-        The claim can be `compatible` only if the interval excludes this value.
-        """
+        """Return the value that the quantity has for a model that learned nothing; empty if this value is unknown."""
         values = [estimand.nothing for estimand in evidence.estimands if estimand.nothing is not None]
         return (float(np.mean(values)),) if values else ()
 
@@ -400,9 +368,7 @@ class Figure(Section):
     def share_of_other_rows(self, measurements: Iterable[Measurement]) -> float:
         """Return the factor by which the sampling error is multiplied in a comparison with the published figure.
 
-        If the published figure was measured on different examples, the factor is 1. If it was measured on the
-        validation set, the factor is 0 for measurements on the whole set, and between 0 and 1 for measurements on some
-        of its rows.
+        It is 1 if the figure was measured on different examples, and 0 for measurements on the same, whole set.
         """
         if self.sampling != "score":
             return 1.0

@@ -134,11 +134,7 @@ def source_names(names: Sequence[str]) -> str:
     >>> source_names(["P20", "D1-untrained"])
     'P20, five seeds, and D1-untrained'
     """
-    full = {
-        P20: "P20, five seeds",
-        P20_MEAN: "their mean",
-        READERS: "readers of maps",
-    }
+    full = {P20: "P20, five seeds", P20_MEAN: "their mean", READERS: "readers of maps"}
     counted = {full.get(name, name): list(names).count(name) for name in names}
     return ", and ".join(f"{name}, for either side" if count == 2 else name for name, count in counted.items())
 
@@ -146,11 +142,8 @@ def source_names(names: Sequence[str]) -> str:
 def published_gain(quantity: str, task_name: str, heads: Iterable[Sequence[int]] = FRAME_HEADS) -> float:
     """Return, in points, the gain in K19's figure 8 or 9 that corresponds to a quantity.
 
-    For the task `all`, the gain is averaged over the seven tasks.
-
-    Args:
-        heads: Heads for the quantity `named-heads-gain`: pairs (layer, head), both counted from 1. The smallest of
-            their gains is returned.
+    For the task `all`, the gain is averaged over the seven tasks. For `named-heads-gain`, it is the smallest gain of
+    `heads`, which are pairs (layer, head), both counted from 1.
 
     Raises:
         ValueError: If the figures show no gain that corresponds to the quantity.
@@ -180,10 +173,7 @@ GAINS: dict[str, Callable[..., Any]] = {  # functions of all gains of a task, an
 class Cited:
     """A resolver that looks up the numbers behind a claim's references.
 
-    Args:
-        quantity: Name of the claim's quantity. Together with `arguments`, it determines which value of P20 corresponds
-            to the claim.
-        figures: Figures of all claims, as written in the files, keyed by claim name and then by task.
+    `figures` are those of all claims, as written in the files, keyed by claim name and then by task.
     """
 
     quantity: str
@@ -205,9 +195,7 @@ class Cited:
         if claim.second:
             value, std = self.p20(task_name)
             more["second_value"] = value
-            more["second"] = (
-                f"P20, five seeds: {value:.1f}" if std is None else f"P20, five seeds: {value:.2f} +- {std:.2f}"
-            )
+            more["second"] = "P20, five seeds: " + (f"{value:.1f}" if std is None else f"{value:.2f} +- {std:.2f}")
         twice = [name for name in more if name != "rounding" and name in figure.model_fields_set]
         if twice:
             raise ValueError(
@@ -218,12 +206,9 @@ class Cited:
 
     def p20(self, task_name: str) -> tuple[float, float | None]:
         """Return P20's value of the quantity, and the standard deviation across seeds if P20 gives it."""
-        if self.quantity == "class-share":
-            shares = p20_shares(task_name)
-            return round(sum(shares[name] for name in self.arguments["classes"]), 1), None
-        if self.quantity == "class-share-change":
-            changes = p20_share_changes(task_name)
-            return round(sum(changes[name] for name in self.arguments["classes"]), 1), None
+        if self.quantity in ("class-share", "class-share-change"):
+            by_class = p20_shares(task_name) if self.quantity == "class-share" else p20_share_changes(task_name)
+            return round(sum(by_class[name] for name in self.arguments["classes"]), 1), None
         if self.quantity == "largest-share-change":
             return max(map(abs, p20_share_changes(task_name).values())), None
         if self.quantity == "heads-of-rarest-class":
@@ -241,11 +226,10 @@ class Cited:
         if self.quantity == "heads-left":
             return p20_heads_left(task_name)
         if self.quantity == "pruned-score":
-            pruned = (p20_pruned_scores(task_name) or {}).get(self.arguments["share"])
+            share = self.arguments["share"]
+            pruned = (p20_pruned_scores(task_name) or {}).get(share)
             if pruned is None:
-                raise ValueError(
-                    f"P20 has no score on {task_name} with {self.arguments['share']} of the weights pruned"
-                )
+                raise ValueError(f"P20 has no score on {task_name} with {share} of the weights pruned")
             return pruned, None
         kind = TASKS[task_name].metric if task_name in TASKS else ""
         setting: Setting = "scores_without_attention" if self.quantity == WITHOUT_ATTENTION else "scores"

@@ -11,7 +11,7 @@ from bertsecrets.claims.eligibility import ModelFacts, NotApplicable, applicabil
 from bertsecrets.claims.error_rates import power
 from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Estimand, with_same_selection
 from bertsecrets.claims.estimate import FEWEST_SEEDS, SMALLEST_P_VALUE, estimate, far_seed
-from bertsecrets.claims.expectations import Decision, Evidence, Figure, PValues
+from bertsecrets.claims.expectations import Evidence, Figure, PValues
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import Needed, all_of
@@ -123,8 +123,13 @@ def _judge(
     evidence = _evidence(case, estimands, _measurements(counted.by_seed), settings, checkpoint)
     observed = evidence.observed
     shortage = counted.few or _shortage(evidence)
-    decision: Decision = ("inconclusive", shortage) if shortage else _decide(case, evidence)
-    outcome, cause = decision
+    outcome: Outcome
+    if shortage:
+        outcome, cause = "inconclusive", shortage
+    elif evidence.refuted:  # regardless of the interval
+        outcome, cause = "deviates", Grounds.REFUTED(refuted=evidence.estimands[0].refuted)
+    else:
+        outcome, cause = case.claim.expect.decide(evidence)
     against, in_favour = _p_values(case, evidence, outcome) if details and not shortage else (None, None)
     notes = [
         *_notes(counted.by_seed, estimands, slow=details),
@@ -161,11 +166,7 @@ def _judge(
 def _evidence(
     case: Case, estimands: Sequence[Estimand], measurements: Sequence[Measurement], settings: JudgeParams, alone: bool
 ) -> Evidence:
-    """Return the evidence on a case, with the confidence levels for this number of seeds.
-
-    Args:
-        alone: Whether a single checkpoint is judged.
-    """
+    """Return the evidence on a case, or on a single checkpoint (`alone`), with the levels for this number of seeds."""
     figure = case.claim.expect if isinstance(case.claim.expect, Figure) else None
     observed = estimate(
         estimands,
@@ -217,13 +218,6 @@ def _shortage(evidence: Evidence) -> Cause | None:
     return Grounds.UNKNOWN_SPREAD() if evidence.limits is None else None
 
 
-def _decide(case: Case, evidence: Evidence) -> Decision:
-    """Return the outcome and its reason. A refuted claim deviates regardless of the interval."""
-    if evidence.refuted:
-        return "deviates", Grounds.REFUTED(refuted=evidence.estimands[0].refuted)
-    return case.claim.expect.decide(evidence)
-
-
 def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> PValues:
     """Return two p-values, corrected for the number of analyses: one against the claim, and one in its favour.
 
@@ -241,10 +235,7 @@ def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> PValues:
 
 
 def _power(case: Case, evidence: Evidence) -> str:
-    """Return, as text, how many seeds or examples would decide the claim.
-
-    The text is empty if the number is unknown, or if more seeds or examples would not help.
-    """
+    """Return, as text, how many seeds or examples would decide the claim; empty if unknown, or if none would help."""
     expect, limits = case.claim.expect, evidence.limits
     if case.figure.constant_answer or evidence.observed.fewest < FEWEST_EXAMPLES:
         return ""
@@ -268,11 +259,7 @@ def _seed(needed: Mapping[str, Needed]) -> int:
 
 
 def _notes(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand], *, slow: bool) -> list[str]:
-    """Return the notes of the estimands, listed by seed if they differ.
-
-    Args:
-        slow: Whether to include notes that take long to compute.
-    """
+    """Return the notes of the estimands, listed by seed if they differ; with `slow`, also those that take long."""
     notes = []
     for estimand in estimands:
         more = [estimand.slow_note()] if slow and estimand.slow_note else []

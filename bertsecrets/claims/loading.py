@@ -38,8 +38,7 @@ def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
     """Return all claims, in the order of file names and entries. If a file has changed, all files are read again.
 
     Args:
-        folder: Folder of the claims. Defaults to `claims_folder()`, plus the file that `BERTSECRETS_EXPECTED` names, if
-            any.
+        folder: Folder of the claims. Defaults to `claims_folder()`, plus any file that `BERTSECRETS_EXPECTED` names.
 
     Raises:
         UserError: If a file is malformed (the message gives the line), an id is duplicated, or a reference does not
@@ -173,9 +172,8 @@ def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[
 
     Args:
         claims: Names that `find_cases` accepts. Defaults to the claims of the replication that are not expensive.
-        tasks: Names of tasks. Defaults to all. Claims about the bare encoder are always selected. Claims about several
-            tasks together are selected if one of these tasks is named. The name `all` selects only claims of these two
-            kinds.
+        tasks: Names of tasks, or `all` for claims that are not about a single task (`Case.belongs_to`). Defaults to all
+            cases.
     """
     named = {str(case) for name in claims for case in find_cases(name)}
     of_tasks = {ALL_TASKS if name == ALL_TASKS else task(name).name for name in tasks}
@@ -190,8 +188,7 @@ def find_case(wanted: str, task_name: str | None = None, scope: Collection[str] 
     """Return a single case.
 
     Args:
-        wanted: Id of a claim (`C1`), followed by the variant if there is one (`D1-untrained`), or id of a case
-            (`C1-rte`).
+        wanted: Name of a claim (`C1`, `D1-untrained`) or case (`C1-rte`).
         task_name: One of the claim's tasks. Can be omitted if the claim has only one task.
         scope: Tasks to choose from if `task_name` is omitted. Ignored if the claim is not about any of them.
     """

@@ -93,10 +93,7 @@ def at_least(p_values: Sequence[float], tasks: int) -> float:
 
 
 def _count(p_values: Sequence[float], rate: float) -> int:
-    """Return a lower bound for the number of tasks with an effect.
-
-    The bound is the largest n for which an effect on at least k tasks is significant for every k from 1 to n.
-    """
+    """Return the largest n for which an effect on at least k tasks is significant for every k from 1 to n."""
     counts = range(1, len(p_values) + 1)
     return next((tasks - 1 for tasks in counts if at_least(p_values, tasks) > rate), len(p_values))
 

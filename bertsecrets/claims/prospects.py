@@ -85,10 +85,8 @@ def read_prospects(file: Path) -> Prospects | None:
     try:
         return Prospects.model_validate_json(read_text(file, PROSPECTS_BYTES))
     except ValidationError as error:
-        problem = first_problem(error)
-        raise UserError(
-            f"{file}: {problem}: delete this file, and run python -m instruments calibrate --as-published"
-        ) from error
+        advice = "delete this file, and run python -m instruments calibrate --as-published"
+        raise UserError(f"{file}: {first_problem(error)}: {advice}") from error
 
 
 def prospect(case: Case) -> Prospect | None:
@@ -99,24 +97,15 @@ def prospect(case: Case) -> Prospect | None:
 
 
 def advice(case: Case) -> str:
-    """Return advice on how to decide a case that usually stays open, even for a model that is exactly as published.
-
-    The text is empty for cases that are usually decided, and if the answer is unknown.
-    """
+    """Return what would decide a case that usually stays open, even for a model as published; empty if unknown."""
     recorded = prospect(case)
     examples = examples_needed(case, recorded) if recorded else None
     if examples is None:
         return ""
-    rows, task = float(f"{examples:.2g}"), TASKS[case.task]
-    if examples <= task.dev_rows:
-        return (
-            f"if the model is as published, more than {ANALYSES[-1]} seeds would be needed to decide the claim; "
-            f"{task.title} has enough examples"
-        )
-    return (
-        f"if the model is as published, about {rows:,.0f} examples would be needed to decide the claim; "
-        f"{task.title} has {task.dev_rows:,}"
-    )
+    task, wanted, has = TASKS[case.task], f"more than {ANALYSES[-1]} seeds", "enough examples"
+    if examples > task.dev_rows:
+        wanted, has = f"about {float(f'{examples:.2g}'):,.0f} examples", f"{task.dev_rows:,}"
+    return f"if the model is as published, {wanted} would be needed to decide the claim; {task.title} has {has}"
 
 
 def examples_needed(case: Case, recorded: Prospect) -> float | None:

@@ -52,8 +52,7 @@ class Quantity:
             values.
         within: Function that takes the name of a task and returns the range of possible values.
         inherits: Whether the quantity is meaningless if the checkpoint's scores show that the checkpoint collapsed.
-            False if the quantity's own measurements already show a collapse, or if nothing is fine-tuned. None counts
-            as True.
+            False if the quantity's own measurements already show a collapse, or if nothing is fine-tuned.
         published: Whether the function uses published figures of the task.
     """
 
@@ -63,7 +62,7 @@ class Quantity:
     function: Callable[..., Estimand]
     arguments: inspect.Signature
     within: Callable[[str], Ends]
-    inherits: bool | None = None
+    inherits: bool = True
     published: bool = False
 
     def read(self, measurements: Mapping[str, Needed], /, **arguments: Any) -> Estimand:
@@ -98,7 +97,7 @@ def quantity(
     *,
     unit: str,
     within: Ends | Callable[[str], Ends] = ANY_VALUE,
-    inherits: bool | None = None,
+    inherits: bool = True,
     **needs: Need,
 ) -> Callable[[Function], Function]:
     """Register a function as the quantity of this name. Keywords declare the measurements that the function takes.

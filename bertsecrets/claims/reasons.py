@@ -103,10 +103,7 @@ class Grounds(Enum):
 
 
 class _Numbers(Formatter):
-    """A formatter that writes intervals and numbers as they appear in reports.
-
-    The format `+` adds a sign, `.2` keeps two significant digits, and `clause` keeps the text before the first colon.
-    """
+    """A formatter: `+` adds a sign, `.2` keeps two digits, and `clause` keeps the text before the first colon."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if isinstance(value, tuple):

@@ -32,10 +32,7 @@ class Bench(Protocol):
 
 @dataclass(frozen=True)
 class RequiredMeasurement:
-    """A measurement that a case needs for every model and seed.
-
-    `need` is the name of the need (in `Quantity.needs`) that the measurement meets.
-    """
+    """A measurement that a case needs for every model and seed, with the name of the need in `Quantity.needs`."""
 
     need: str
     measure: str
@@ -53,17 +50,15 @@ def required_measurements(bench: Bench, case: Case) -> list[RequiredMeasurement]
     claim, required = case.claim, []
     for name, need in _needs(case).items():
         options = {**(claim.options if need.measure == claim.measure else {}), **need.options}
-        initialisation = {"own": claim.initialisation, "against": claim.against}.get(need.whose, need.whose)
+        initialisation = cast(InitialisationName, claim.whose(need))
         for task_name in _tasks(bench, case, need):
-            required.append(
-                RequiredMeasurement(name, need.measure, task_name, cast(InitialisationName, initialisation), options)
-            )
+            required.append(RequiredMeasurement(name, need.measure, task_name, initialisation, options))
     return required
 
 
 def checkpoint_states(bench: Bench, case: Case) -> list[RequiredMeasurement]:
     """Return the scores that show whether a case's checkpoints collapsed. Empty if the quantity needs none."""
-    if QUANTITIES[case.claim.quantity].inherits is False:
+    if not QUANTITIES[case.claim.quantity].inherits:
         return []
     tuned = (each for each in required_measurements(bench, case) if each.initialisation == "pretrained")
     tasks = dict.fromkeys(each.task for each in tuned if get_measure(each.measure).on_task)
@@ -122,11 +117,7 @@ def takes_many_passes(name: str) -> bool:
 
 
 def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> list[dict[str, Needed]]:
-    """Return, for each seed, the measurements that a case needs, keyed by the name of the need.
-
-    Untrained subjects have the same attention for every seed but different classifiers, so every seed is measured.
-    A measure that does not depend on the seed runs only once.
-    """
+    """Return, for each seed, the measurements that a case needs, keyed by the name of the need."""
     by_seed, needs, states = [], _needs(case), checkpoint_states(bench, case)
     for of_seed in _subjects([*required_measurements(bench, case), *states], model, seeds):
         by_need: dict[str, list[Measurement]] = {name: [] for name in [*needs, *([STATE] if states else [])]}
@@ -154,10 +145,7 @@ def needed(
 def _subjects(
     required: Sequence[RequiredMeasurement], model: str, seeds: Sequence[int]
 ) -> Iterator[list[tuple[RequiredMeasurement, Subject]]]:
-    """Yield, for each seed, the measurements with their subjects.
-
-    If no measure depends on the seed, a single seed is used.
-    """
+    """Yield, for each seed, the measurements with their subjects. If none depends on the seed, use a single seed."""
     for seed in [1] if all(get_measure(each.measure).seedless for each in required) else seeds:
         yield [(requirement, requirement.subject(model, seed)) for requirement in required]
 
@@ -166,10 +154,7 @@ def _subjects(
 
 
 def measured_seeds(shelf: Shelf, case: Case, model: str, seeds: Sequence[int] | None) -> Sequence[int]:
-    """Return the seeds for which the shelf contains all measurements that a case needs.
-
-    If `seeds` is given and any of these seeds lacks a measurement, no seeds are returned.
-    """
+    """Return the seeds for which the shelf has all measurements that a case needs; none if one of `seeds` lacks any."""
     if seeds is not None:
         return seeds if is_measured(shelf, case, model, seeds) else ()
     return [seed for seed in shelf.seeds().get(model, []) if is_measured(shelf, case, model, [seed])]

@@ -14,6 +14,7 @@ from bertsecrets.claims.estimate import Estimate
 from bertsecrets.claims.expectations import Expectation, Figure, Order
 from bertsecrets.claims.figure import Cited, Known, References, SmallestEffect, TaskFigure
 from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.quantity import Need
 from bertsecrets.errors import near_matches
 from bertsecrets.measures.registry import is_seedless, measure_names
 from bertsecrets.models.families import MODEL_SHA256, full_name
@@ -97,10 +98,9 @@ class Claim(References):
         except TypeError as error:
             raise ValueError(f"arguments of quantity {self.quantity}: {error}") from error
         around = isinstance(self.expect, Figure)
-        if around and self.published is None:
-            bare = [name for name, figure in self.tasks.items() if figure.published is None]
-            if bare:
-                raise ValueError(f"task {bare[0]} needs a published figure, because the expectation is `around`")
+        bare = [name for name, figure in self.tasks.items() if figure.published is None]
+        if around and self.published is None and bare:
+            raise ValueError(f"task {bare[0]} needs a published figure, because the expectation is `around`")
         doubtful = self.doubt_of or any(figure.constant_answer or figure.doubt for figure in self.tasks.values())
         if doubtful and not around:
             raise ValueError("constant_answer, doubt and doubt_of can be used only with a figure (`around`)")
@@ -129,11 +129,7 @@ class Claim(References):
         return self
 
     def filled(self, figures: Mapping[str, Mapping[str, TaskFigure]]) -> "Claim":
-        """Return the claim with its references resolved.
-
-        Args:
-            figures: Figures of all claims, as written in the files, keyed by claim name and then by task.
-        """
+        """Return the claim with its references resolved (`figures` as in `Cited`)."""
         if not (self.published or self.seeds_of or self.doubt_of or self.second):
             return self
         cited = Cited(self.quantity, self.arguments, figures)
@@ -142,17 +138,15 @@ class Claim(References):
 
     @property
     def seedless(self) -> bool:
-        """True if nothing that the claim needs is trained, so that seeds make no difference.
-
-        This is true for measures that do not depend on the seed, and for measures of an untrained encoder that do not
-        use the classifier.
-        """
-        own = {"own": self.initialisation, "against": self.against}
+        """True if nothing that the claim needs is trained, so that seeds make no difference."""
         return all(
-            is_seedless(need.measure)
-            or (own.get(need.whose, need.whose) == "untrained" and need.measure not in CLASSIFIER_MEASURES)
+            is_seedless(need.measure) or (self.whose(need) == "untrained" and need.measure not in CLASSIFIER_MEASURES)
             for need in QUANTITIES[self.quantity].needs.values()
         )
+
+    def whose(self, need: Need) -> str | None:
+        """Return the initialisation that a need of the claim's quantity refers to."""
+        return {"own": self.initialisation, "against": self.against}.get(need.whose, need.whose)
 
     @property
     def name(self) -> str:
@@ -174,10 +168,7 @@ class Claim(References):
 
     @property
     def by_default(self) -> bool:
-        """Whether commands that name no claims judge this claim.
-
-        They judge the claims of the replication, except expensive ones.
-        """
+        """Whether commands that name no claims judge this claim."""
         return not (self.beyond_k19 or self.on_request)
 
     @property
@@ -260,12 +251,11 @@ class Case:
     def tolerance(self) -> float:
         """How much the mean over many seeds may differ from the published figure before the claim deviates.
 
-        A claim can state its own tolerance. By default, the tolerance is the smallest effect of interest in the claim's
-        unit. This default is 0 if nothing is trained or sampled, because the published figure should then be reproduced
-        exactly.
+        By default, this is the smallest effect of interest in the claim's unit, or 0 if nothing is trained or sampled,
+        because the published figure should then be reproduced exactly.
         """
-        if self.claim.tolerance:
-            return self.claim.tolerance.size
+        if self.stated_tolerance is not None:
+            return self.stated_tolerance
         return 0.0 if self.seedless else smallest(self.unit)[0]
 
     def band(self, confidence: float, observed: Estimate | None = None, published_error: float = 0.0) -> Ends | None:

@@ -38,8 +38,8 @@ class Usable:
         by_seed: Measurements of each usable seed.
         left_out: Why each excluded seed is excluded, as text.
         counted: Description of each seed that learned nothing but still counts.
-        few: Reason for not deciding the claim, if too few seeds learned something. Otherwise None.
-        problem: Reason why these seeds cannot be judged. None if they can be judged.
+        few: Reason for not deciding the claim, if too few seeds learned something.
+        problem: Reason why these seeds cannot be judged, if any.
         more: Whether more seeds could solve the problem.
     """
 
@@ -58,11 +58,7 @@ class Usable:
 
 
 def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
-    """Return the usable seeds.
-
-    Args:
-        by_seed: For each seed, the measurements that the claim's quantity needs, by name.
-    """
+    """Return the usable seeds among these, each given by the measurements that the claim's quantity needs, by name."""
     used: list[Mapping[str, Needed]] = []
     problems: dict[bool, list[str]] = {True: [], False: []}  # by whether the seed counts
     for needed in by_seed:
@@ -93,9 +89,7 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
 def seed_problem(needed: Mapping[str, Needed], *, several: bool = True) -> str:
     """Describe the first of a seed's subjects that collapsed or learned nothing; return "" if none did.
 
-    Args:
-        several: Whether the text names the seed. The text always names the task and the kind of model if these differ
-            between the seed's subjects.
+    The text names the seed if there are `several`, and the task and kind of model if the seed's subjects differ in it.
     """
     subjects = [measurement.subject for measurement in all_of(needed)]
     for measurement in all_of(needed):
@@ -114,10 +108,7 @@ def _vary(subjects: Sequence[Subject], name: str) -> bool:
 
 
 def is_result(measurements: Sequence[Measurement]) -> bool:
-    """Return whether a seed counts even if it learned nothing.
-
-    It counts if only scores are judged and its predictions vary.
-    """
+    """Return whether a seed counts even if it learned nothing: only scores are judged, and its predictions vary."""
     return all(
         measurement.measure == "scores"
         and not get_measure("scores").degenerate(measurement)

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.estimand import Extreme
 from bertsecrets.claims.expectations import Figure, Order
-from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.reasons import Cause
+from bertsecrets.claims.requirements import reads_model
 from bertsecrets.claims.schema import Case
 from bertsecrets.formats import ERROR, PASSES, Deviation, Outcome, VerdictData
 from bertsecrets.measures.registry import get_measure
@@ -140,8 +140,7 @@ class Verdict:
     @property
     def about_model(self) -> bool:
         """Whether the claim is about a model and not, like D7, only about published figures."""
-        needs = QUANTITIES[self.case.claim.quantity].needs.values()
-        return any(get_measure(need.measure).reads_model for need in needs)
+        return reads_model(self.case)
 
     @property
     def counted(self) -> bool:
@@ -208,7 +207,7 @@ class Verdict:
 
     @property
     def unit(self) -> str:
-        """The unit of the claim or, by default, of its quantity."""
+        """The unit of the case."""
         return self.case.unit
 
     @property
@@ -286,10 +285,7 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
     """Return a text that says what a deviating value contradicts, such as the paper's text or one of its figures.
 
     The text says whether the paper's own figures contradict its claim, whether a second source agrees with the observed
-    value, and which of the measured models were not used in the paper.
-
-    Args:
-        band: Band of the claim. A second source agrees if its value is within half the band's width.
+    value (within half of the band), and which of the measured models were not used in the paper.
     """
     published, second, expect = case.figure.published, case.figure.second_value, case.claim.expect
     whose = SOURCE_TITLES.get(case.claim.first_source.split()[0], case.claim.first_source)

@@ -26,10 +26,6 @@ def own():
     del REGISTERED_QUANTITIES["test-mean"]
 
 
-def test_every_quantity_declares_whether_a_collapse_makes_it_meaningless():
-    assert [name for name, quantity in QUANTITIES.items() if quantity.inherits is None] == []
-
-
 def test_a_quantity_is_handed_its_measurements_by_name(own):
     assert isinstance(own, Quantity)
     assert QUANTITIES["test-mean"] is own

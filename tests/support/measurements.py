@@ -1,6 +1,8 @@
 """Handmade measurements, cases of existing and invented claims, and quantities and verdicts from them."""
 
 import functools
+import math
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -88,7 +90,8 @@ def order(interval, kind="above", value=0.0, published=None, least=None) -> tupl
     effect = least and {"size": least, "reason": "for a reason"}
     figure = {"published": published}
     case = made_up("score-difference", kind=kind, value=value, unit="u", figure=figure, smallest_effect=effect)
-    outcome, cause = case.claim.expect.compare(case, interval)
+    unlike_limit = SimpleNamespace(value=math.nan)
+    outcome, cause = case.claim.expect.decide(SimpleNamespace(case=case, interval=interval, observed=unlike_limit))
     return outcome, str(cause)
 
 

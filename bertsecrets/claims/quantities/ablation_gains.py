@@ -32,14 +32,11 @@ FRAMES = Need("frame-heads", "untrained", task=ALL_TASKS)
 HEAD_ABLATIONS_BY_TASK = Need("head-ablation", tasks=SEVEN_TASKS, least=2)
 
 
-def _cross_fitted(ablation: Measurement, sign: int, *notes: str) -> Estimand:
-    """Return the cross-fitted gain of the set of heads with the largest or the smallest gain.
+def _cross_fitted(ablation: Measurement, sign: int, *notes: str, **more: Any) -> Estimand:
+    """Return the cross-fitted gain of the set of heads with the largest (`sign` 1) or smallest (`sign` -1) gain.
 
     The set is selected by its mean gain across seeds on one half of the examples, and its gain is measured on the other
     half. The halves are then swapped. The result is the mean of the two gains, weighted by the sizes of the halves.
-
-    Args:
-        sign: 1 to select the largest gain, -1 for the smallest.
     """
     clusters = clusters_of(ablation)
     first = halves(len(ablation.sample("target")), clusters)
@@ -56,7 +53,7 @@ def _cross_fitted(ablation: Measurement, sign: int, *notes: str) -> Estimand:
             return share * gains(mean[..., :k])[..., 0] + (1 - share) * gains(mean[..., k:])[..., 0]
 
         names = both([_name(ablation, heads) for heads in reversed(chosen)])
-        return Estimand.from_block(np.hstack(columns), gain, f"chosen {names}", *notes, clusters=clusters)
+        return Estimand.from_block(np.hstack(columns), gain, f"chosen {names}", *notes, clusters=clusters, **more)
 
     return ColumnSelection(tuple(sign * all_gains(ablation, ~judged) for judged in (first, ~first)), build).estimand
 
@@ -75,8 +72,7 @@ def best_head(ablation: Measurement) -> Estimand:
     """
     naive = all_gains(ablation)
     best = f"naive best {naive.max():+.2f} ({_name(ablation, int(naive.argmax()))})"
-    gain = _cross_fitted(ablation, 1, best)
-    return ColumnSelection.joined([gain], lambda own: replace(own[0], slow_note=lambda: _luck_note(ablation)))
+    return _cross_fitted(ablation, 1, best, slow_note=lambda: _luck_note(ablation))
 
 
 def _luck_note(ablation: Measurement) -> str:
@@ -88,10 +84,7 @@ def _luck_note(ablation: Measurement) -> str:
 
 @quantity("best-head-gain-in-sample", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def best_head_in_sample(ablation: Measurement) -> Estimand:
-    """Return the gain of the best head as K19 computes it, selected and tested on the same examples.
-
-    The gain includes luck. The notes give the gain's 95% quantile under the null hypothesis, as for `best-head-gain`.
-    """
+    """Return the gain of the best head as K19 computes it, selected and tested on the same examples."""
     return _in_sample(ablation, 1, slow_note=lambda: _luck_note(ablation))
 
 
@@ -171,8 +164,7 @@ def _over_tasks(ablations: Sequence[Measurement], by_task: Sequence[Estimand]) -
 def without_effect(ablation: Measurement) -> Estimand:
     """Return the percentage of heads that can be disabled without changing the score by a tenth of a point.
 
-    The percentage depends on the number of examples. With few examples, one changed answer changes the score by more
-    than a tenth of a point. A head is then counted only if it changes no answer, or if the changed answers cancel out.
+    With few examples, a head is counted only if it changes no answer, or if the changed answers cancel out.
     """
     block, gains = gains_of(ablation)
     share = lambda mean: 100 * (abs(gains(mean)) < EFFECT_POINTS).mean(-1)  # noqa: E731
@@ -184,8 +176,7 @@ def without_effect(ablation: Measurement) -> Estimand:
 def without_changed_answers(ablation: Measurement) -> Estimand:
     """Return the percentage of heads that can be disabled without changing a single answer of the validation set.
 
-    The examples are not resampled, since the claim is about these examples. With fewer examples, there would be more
-    heads that change no answer.
+    The claim is about these examples, so they are not resampled.
     """
     if TASKS[ablation.subject.task].regression:
         raise NotApplicableError("the answers are numbers, which change slightly when any head is disabled")
@@ -254,10 +245,7 @@ def _side_by_side(
 
 
 def _over_kinds(name: str, need: Need, read: Callable[[Measurement], Estimand], extreme: Extreme) -> None:
-    """Register a new quantity: the smallest or largest value of the quantity `name` over all kinds of ablation.
-
-    All kinds of ablation are measured on the same examples.
-    """
+    """Register a new quantity: the smallest or largest value of the quantity `name` over all kinds of ablation."""
 
     def joined(estimands: Sequence[Estimand]) -> Estimand:
         block, split = _side_by_side([estimand.blocks[0] for estimand in estimands])
@@ -275,8 +263,7 @@ def _over_kinds(name: str, need: Need, read: Callable[[Measurement], Estimand], 
 
     size = "smallest" if extreme == "least" else "largest"
     over_kinds.__doc__ = f"Return the {size} value of `{name}` for any kind of ablation."
-    needs = _of_kinds(need.measure)
-    quantity(f"{name}-of-kinds", unit="points", within=ANY_VALUE, inherits=False, **needs)(over_kinds)
+    quantity(f"{name}-of-kinds", unit="points", inherits=False, within=ANY_VALUE, **_of_kinds(need.measure))(over_kinds)
 
 
 _over_kinds("best-head-gain", HEAD_ABLATION, lambda ablation: _cross_fitted(ablation, 1), "least")
@@ -304,11 +291,10 @@ def shared_harm_of_kinds(
         on_first, *on_others = (of(part) for of, part in zip(gains, split(mean), strict=True))
         return np.stack([_shared_rank(on_first, on_second) for on_second in on_others], axis=-1)
 
-    notes = [_most_harmful(ablation) for ablation in kinds]
-    parts = np.atleast_1d(statistic(block.mean(0)))
-    said = [f"{kind} {part:.1f}: {note}" for kind, part, note in zip(ABLATION_KINDS[1:], parts, notes[1:], strict=True)]
-    said = [f"uniform: {notes[0]}", *said]
-    return Estimand.from_block(block, statistic, *said, clusters=clusters_of(uniform), extreme="most")
+    shares = ["", *(f" {part:.1f}" for part in np.atleast_1d(statistic(block.mean(0))))]
+    by_kind = zip(ABLATION_KINDS, shares, kinds, strict=True)
+    notes = [f"{kind}{share}: {_most_harmful(ablation)}" for kind, share, ablation in by_kind]
+    return Estimand.from_block(block, statistic, *notes, clusters=clusters_of(uniform), extreme="most")
 
 
 @quantity("score-without-attention", unit="points", inherits=False, within=score_range, ablation=HEAD_ABLATION)
@@ -317,8 +303,7 @@ def without_attention(ablation: Measurement) -> Estimand:
 
     The notes give the score with all heads and that of the majority class.
     """
-    metric = metric_name(ablation)
-    target = ablation.sample("target")
+    metric, target = metric_name(ablation), ablation.sample("target")
     with_all, without = (
         moments(metric, ablation.sample(name).reshape(-1, len(target))[0], target)
         for name in ("baseline_predicted", "predicted")
@@ -333,11 +318,7 @@ def without_attention(ablation: Measurement) -> Estimand:
 def _ranks(
     gains: Float[np.ndarray, "*any sets"], chosen: Int[np.ndarray, "*any_choice chosen"]
 ) -> Float[np.ndarray, "*any_rank chosen"]:
-    """Return the percentage of heads that are more important than each selected head; ties count half.
-
-    Args:
-        chosen: Indices of the selected heads; broadcast against `gains`.
-    """
+    """Return the percentage of heads that are more important than each chosen head (an index); ties count half."""
     shape = np.broadcast_shapes(gains.shape[:-1], chosen.shape[:-1])
     gains = np.broadcast_to(gains, (*shape, gains.shape[-1]))
     own = np.take_along_axis(gains, np.broadcast_to(chosen, (*shape, chosen.shape[-1])), axis=-1)[..., None]
@@ -408,9 +389,8 @@ def figure_8(ablation: Measurement) -> Estimand:
 def figure_9(ablation: Measurement) -> Estimand:
     """Return the correlation of gains with K19's figure 9, minus the highest reference correlation.
 
-    Figure 9 has one score per layer, so layers are shuffled to obtain the null distribution. The gains vary so much
-    between seeds that twelve layers are too few for the noise to average out. Gains are therefore averaged across seeds
-    before they are correlated with the figure.
+    Figure 9 has one score per layer, so layers are shuffled to obtain the null distribution. Twelve gains are too few
+    for their noise to average out, so gains are averaged across seeds before they are correlated with the figure.
     """
     block, gains = gains_of(ablation)
     return likeness(ablation, block, panels("fig9_layer"), to_map=gains, average=True)

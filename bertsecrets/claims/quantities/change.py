@@ -12,19 +12,19 @@ ATTENTION_CHANGE = Need("attention-change")
 LITTLE_CHANGED_COSINE, CHANGED_COSINE = 0.7, 0.95  # above the first: little changed; below the second: changed
 
 
-@quantity("last-two-layers", unit="cosine", inherits=True, change=ATTENTION_CHANGE)
+@quantity("last-two-layers", unit="cosine", change=ATTENTION_CHANGE)
 def last_two(change: Measurement) -> Estimand:
     """Return the largest mean similarity of the last two layers minus the smallest of the layers before them."""
     return _two_minus_others(change, slice(-2, None), slice(None, -2), "before the last two", "most")
 
 
-@quantity("first-two-layers", unit="cosine", inherits=True, change=ATTENTION_CHANGE)
+@quantity("first-two-layers", unit="cosine", change=ATTENTION_CHANGE)
 def first_two(change: Measurement) -> Estimand:
     """Return the smallest mean similarity of the first two layers minus the largest of the layers after them."""
     return _two_minus_others(change, slice(None, 2), slice(2, None), "after the first two", "least")
 
 
-@quantity("upper-half-change", unit="cosine", inherits=True, change=ATTENTION_CHANGE)
+@quantity("upper-half-change", unit="cosine", change=ATTENTION_CHANGE)
 def upper_half(change: Measurement) -> Estimand:
     """Return the mean similarity of the lower half of the layers minus that of the upper half."""
     return lower_minus_upper(change, "cosine")
@@ -43,12 +43,9 @@ def _two_minus_others(change: Measurement, two: slice, others: slice, where: str
     return Estimand.from_block(layers, pairs, clusters=clusters_of(change), extreme=extreme)
 
 
-@quantity("heads-little-changed", unit="percent", inherits=True, within=(0, 100), change=ATTENTION_CHANGE)
+@quantity("heads-little-changed", unit="percent", within=(0, 100), change=ATTENTION_CHANGE)
 def little_changed(change: Measurement) -> Estimand:
-    """Return the percentage of heads whose mean similarity is above 0.7; NaN if any similarity is NaN.
-
-    If no head is below 0.95, fine-tuning did not change the model, and the percentage says nothing.
-    """
+    """Return the percentage of heads whose mean similarity is above 0.7; NaN if any similarity is NaN."""
     block = flat(change, "cosine")
     least = float(np.nanmin(block.mean(0)))
     share = lambda mean: 100 * np.where(np.isnan(mean), np.nan, mean > LITTLE_CHANGED_COSINE).mean(-1)  # noqa: E731
@@ -58,7 +55,7 @@ def little_changed(change: Measurement) -> Estimand:
     return Estimand.from_block(block, share, note, clusters=clusters_of(change), unmet=unmet)
 
 
-@quantity("figure-5-correlation", "published", unit="r", inherits=True, change=ATTENTION_CHANGE)
+@quantity("figure-5-correlation", "published", unit="r", change=ATTENTION_CHANGE)
 def figure_5(change: Measurement) -> Estimand:
     """Return the correlation of similarities with K19's figure 5, minus the highest reference correlation.
 

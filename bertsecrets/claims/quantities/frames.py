@@ -43,7 +43,7 @@ def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
 
 
 def _of_paper(frames: Measurement) -> bool:
-    """Return whether the sentences are the paper's own. If so, the paper's model must reproduce the paper's figures."""
+    """Return whether the sentences are the paper's own."""
     return frames.values.get("sentences") == FRAME_DIGEST
 
 
@@ -106,13 +106,12 @@ def figure_3(frames: Measurement, ranks: bool = False) -> Estimand:
     The model and the sentences are the same as in the figure, so nothing is resampled. Other sentences, or resamples of
     these sentences, would add noise and so lower the correlation.
     """
-    others = f"by chance alone, a map of {frames.examples} other sentences would be less similar to figure 3"
-    unmet = f"the sentences are not the paper's {FRAME_SENTENCES}: {others}"
     figure = np.array(published_figures()["fig3_frame_notebook"]).ravel()
     block = flat(frames, PAIRING_SAMPLES["zip"])
     other_kind = float(correlation(column_means(block)[0], figure, not ranks))
     note = f"{'Pearson' if ranks else 'Spearman'} correlation {other_kind:.3f}"
-    unmet = "" if _of_paper(frames) else unmet
+    others = f"by chance alone, a map of {frames.examples} other sentences would be less similar to figure 3"
+    unmet = "" if _of_paper(frames) else f"the sentences are not the paper's {FRAME_SENTENCES}: {others}"
     return Estimand.from_block(block, lambda mean: correlation(mean, figure, ranks), note, sampled=False, unmet=unmet)
 
 
@@ -141,5 +140,4 @@ def example_weight_lead(sentence: Measurement, layer: int, head: int) -> Estiman
 
 
 def _of_example(weights: np.ndarray, note: str) -> Estimand:
-    """Return an estimand for the example sentence, which is not resampled."""
-    return Estimand.from_block(weights, lambda mean: mean[..., 0], note, sampled=False)
+    return Estimand.from_block(weights, lambda mean: mean[..., 0], note, sampled=False)  # a single sentence

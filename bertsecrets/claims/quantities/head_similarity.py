@@ -12,13 +12,13 @@ from bertsecrets.types import Measurement
 HEAD_STATISTICS = Need("head-statistics")
 
 
-@quantity("lower-breadth", unit="bits", inherits=True, statistics=HEAD_STATISTICS)
+@quantity("lower-breadth", unit="bits", statistics=HEAD_STATISTICS)
 def lower_breadth(statistics: Measurement) -> Estimand:
     """Return the mean entropy of attention in the lower half of the layers minus that in the upper half."""
     return lower_minus_upper(statistics, "entropy")
 
 
-@quantity("layer-likeness", unit="bits", inherits=True, statistics=HEAD_STATISTICS)
+@quantity("layer-likeness", unit="bits", statistics=HEAD_STATISTICS)
 def layer_likeness(statistics: Measurement) -> Estimand:
     """Return the mean divergence between heads in different layers minus that between heads in the same layer."""
     block = np.stack([statistics.sample(name).astype(np.float64) for name in ("between", "within")], axis=1)
@@ -32,7 +32,7 @@ def layer_likeness(statistics: Measurement) -> Estimand:
     return Estimand.from_block(block[there], lambda mean: mean[..., 0] - mean[..., 1], note, clusters=clusters)
 
 
-@quantity("sep-gradient-ratio", unit="ratio", inherits=True, within=(0, np.inf), slopes=Need("attention-gradients"))
+@quantity("sep-gradient-ratio", unit="ratio", within=(0, np.inf), slopes=Need("attention-gradients"))
 def sep_gradient_ratio(slopes: Measurement) -> Estimand:
     """Return the absolute gradient of the loss with respect to attention to [SEP], divided by that for other tokens.
 

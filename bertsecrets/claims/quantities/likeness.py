@@ -27,8 +27,7 @@ WITHIN_ROWS_CEILING_SHARE = 0.9  # required fraction of the correlation between 
 def panels(name: str, features: Sequence[str] = ()) -> dict[str, Float[np.ndarray, "rows heads"]]:
     """Return the panels of a figure, keyed by the name of the task's folder.
 
-    Each row of a panel is a layer or, in figure 7, a feature. Figure 9 has only one number per layer, so its panels
-    have a single row with all layers.
+    A row is a layer or, in figure 7, a feature; a panel of figure 9 is a single row with all layers.
     """
     return {
         folder: np.array([panel[feature] for feature in features] if features else panel, dtype=np.float64, ndmin=2)
@@ -85,10 +84,9 @@ def shuffled_correlations(
 
 
 def reach_of_shuffles(map: Float[np.ndarray, " k"], figure: Float[np.ndarray, "rows heads"]) -> float:
-    """Return the upper quantile of the correlations of shuffled maps, in standard deviations above their mean.
+    """Return the upper quantile of correlations with heads shuffled within rows, in standard deviations above the mean.
 
-    Heads are permuted randomly within rows. The level of the quantile is `SHUFFLE_QUANTILE`. If there are few heads and
-    some of them stand out, the result is larger than 1.645, the value for a normal distribution.
+    If there are few heads and some of them stand out, it is larger than 1.645, the value for a normal distribution.
     """
     rng, shape = np.random.default_rng(SHUFFLE_SEED), (PERMUTATIONS, *figure.shape)
     permuted = rng.permuted(np.broadcast_to(map.reshape(figure.shape), shape), axis=-1).reshape(PERMUTATIONS, -1)
@@ -121,9 +119,8 @@ def likeness(
         to_map: Function that turns the column means of the block into the map.
         within_rows: Whether to subtract row means from the map and the panel before the first part is computed. This
             removes the differences between layers, the main source of the correlation.
-        average: Whether to average maps across seeds before they are correlated with the panels. If so, the panels are
-            treated as exact. Otherwise, the panels are treated as the results of one more run, and the variance between
-            seeds is also added for this run.
+        average: Whether to average maps across seeds before they are correlated with the panels. The panels are then
+            treated as exact, and otherwise as the results of one more run, with its variance between seeds.
     """
     own = TASKS[measurement.subject.task].folder
     order = [own, *(name for name in figures if name != own)]
@@ -183,9 +180,8 @@ def _without_rows(map: Float[np.ndarray, "*any k"], rows: int) -> Float[np.ndarr
 def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[str]]:
     """Lower each estimand's first part by a fraction of the correlation between seeds. Also return notes on this.
 
-    The published panel comes from a run of K19's authors. If that run is like ours, a seed's map should correlate with
-    the panel about as strongly as with another seed's map. If the estimands require it, maps are first averaged across
-    seeds. Estimands without a map, and the estimand of a single seed, are returned unchanged.
+    If the published run is like ours, a seed's map should correlate with the panel about as strongly as with another
+    seed's map. Estimands without a map, and the estimand of a single seed, are returned unchanged.
     """
     maps = [estimand.map for estimand in estimands if estimand.map is not None]
     if len(maps) < 2:
@@ -205,10 +201,9 @@ def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[st
 
 
 def averaged(estimands: Sequence[Estimand], maps: Float[np.ndarray, "seeds k"]) -> list[Estimand]:
-    """Return one estimand per seed. The mean of the estimands is the value computed from the average of all maps.
+    """Return one estimand per seed: the jackknife's pseudo-values, whose spread shows the uncertainty due to seeds.
 
-    Each estimand is the jackknife's pseudo-value for a seed, so the spread of the estimands shows the uncertainty due
-    to seeds. The jackknife also corrects for bias, but the pseudo-values are shifted to undo this correction.
+    They are shifted to undo the jackknife's bias correction: their mean is the value of the average of all maps.
     """
     count, total = len(maps), maps.sum(0)
     of_average = estimands[0].average

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 import bertsecrets.patterns
-from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Clusters, Estimand, Extreme, Number, clusters_of, halves
+from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Estimand, Extreme, Number, clusters_of, halves
 from bertsecrets.claims.quantities.likeness import SHUFFLE_QUANTILE, correlation
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.models.locations import is_papers_model, recorded_name
@@ -31,7 +31,7 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 CLASS_COUNT = len(CLASSES)
-PATTERNS = Need("patterns")
+PATTERNS, PATTERNS_BEFORE = Need("patterns"), Need("patterns", "against")
 NEW_ENCODER_NOTE = "the interval accounts for the classifier's errors on encoders that it was not trained on"
 AUTHORS_NOTE = "for the authors' maps, run python -m instruments import-patterns, then train-patterns --outside k19=DIR"
 
@@ -47,16 +47,6 @@ def _predicted(patterns: Measurement, reading: str) -> Int[np.ndarray, "examples
 def _heads(patterns: Measurement, reading: str) -> int:
     """Return the number of heads of the model."""
     return _predicted(patterns, reading)[0].size
-
-
-def _clusters(patterns: Measurement) -> tuple[Clusters, None]:
-    """Return the clusters of the examples, and None for the annotated heads, because these are independent."""
-    return clusters_of(patterns), None
-
-
-def _drawn(patterns: Measurement, reading: str) -> tuple[None, int]:
-    """Return the number of rows that a resample draws from each block. None means all rows."""
-    return None, heads_to_draw(_heads(patterns, reading), len(_blocks(patterns, reading)[1]))
 
 
 @functools.cache
@@ -76,8 +66,8 @@ def annotated(model: str, models: Sequence[str]) -> bool:
 def prediction_factor(count: int) -> float:
     """Return the width of Student's 95% prediction interval for one more encoder, divided by that of a normal interval.
 
-    Student's interval takes into account that mean and variance are estimated from `count` encoders. The ratio is used
-    at all confidence levels, although Student's intervals widen faster than normal intervals.
+    Mean and variance are estimated from `count` encoders. The ratio is used at all confidence levels, although
+    Student's intervals widen faster.
 
     >>> round(prediction_factor(7), 2)
     1.44
@@ -107,13 +97,13 @@ def _of_shares(
 ) -> Estimand:
     """Compute a statistic from the corrected class percentages of a model, an array [..., task, class].
 
-    The classifier may make different errors on each task, so errors are drawn independently for each task. Only the
-    error due to a new encoder is drawn once and used on all tasks.
+    Errors are drawn independently for each task; only the error due to a new encoder is the same on all tasks.
     """
     pairs = [_blocks(patterns, reading) for patterns in by_task]
     blocks = [block for pair in pairs for block in pair]
-    drawn = [count for patterns in by_task for count in _drawn(patterns, reading)]
-    clusters = [clusters for patterns in by_task for clusters in _clusters(patterns)]
+    heads = _heads(by_task[0], reading)
+    drawn = [count for _, errors in pairs for count in (None, heads_to_draw(heads, len(errors)))]
+    clusters = [clusters for patterns in by_task for clusters in (clusters_of(patterns), None)]
     if (encoder := new_encoder(by_task[0], reading)) is not None:
         blocks, drawn, clusters = [*blocks, encoder], [*drawn, FEWEST_EXAMPLES], [*clusters, None]
         theirs = [AUTHORS_NOTE] if is_papers_model(by_task[0].subject.model) else []
@@ -128,7 +118,7 @@ def _of_shares(
     return Estimand(tuple(blocks), of_means, notes, drawn=tuple(drawn), clusters=tuple(clusters))
 
 
-@quantity("class-share", unit="percent", inherits=True, within=(0, 100), patterns=PATTERNS)
+@quantity("class-share", unit="percent", within=(0, 100), patterns=PATTERNS)
 def class_share(patterns: Measurement, classes: Sequence[str] = (), reading: Reading = "special") -> Estimand:
     """Return the percentage of all maps that belong to any of the classes (K19 figure 2)."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
@@ -137,14 +127,14 @@ def class_share(patterns: Measurement, classes: Sequence[str] = (), reading: Rea
     return _of_shares([patterns], reading, lambda shares: shares[..., 0, chosen].sum(-1), note)
 
 
-@quantity("heads-of-class", unit="heads", inherits=True, within=(0, float("inf")), patterns=PATTERNS)
+@quantity("heads-of-class", unit="heads", within=(0, float("inf")), patterns=PATTERNS)
 def heads_of_class(patterns: Measurement, class_name: str, reading: Reading = "special") -> Estimand:
     """Return the number of heads whose most frequent class, according to the classifier, is the given class."""
     place = CLASSES.index(check_class(class_name))
     return _of_head_counts(patterns, reading, lambda counts: counts[..., place])
 
 
-@quantity("heads-of-rarest-class", unit="heads", inherits=True, within=(0, float("inf")), patterns=PATTERNS)
+@quantity("heads-of-rarest-class", unit="heads", within=(0, float("inf")), patterns=PATTERNS)
 def heads_of_rarest_class(patterns: Measurement, reading: Reading = "special") -> Estimand:
     """Count the heads by their most frequent class, according to the classifier, and return the smallest count."""
     return _of_head_counts(patterns, reading, lambda counts: counts, extreme="least")
@@ -155,8 +145,7 @@ def _of_head_counts(
 ) -> Estimand:
     """Count the heads by their most frequent class, and compute a statistic from the counts, an array [..., class].
 
-    The counts are not corrected for the classifier's errors. Claims about them therefore tolerate one misclassified
-    head.
+    The counts are not corrected for the classifier's errors, so claims about them tolerate one misclassified head.
     """
 
     def counts(mean: np.ndarray) -> np.ndarray:
@@ -165,15 +154,13 @@ def _of_head_counts(
 
     block = _one_hot(patterns, reading)
     numbers = _by_head(block.mean(0)).argmax(-1)
-    note = ", ".join(f"{name} {int((numbers == place).sum())}" for place, name in enumerate(CLASSES))
-    clusters = clusters_of(patterns)
-    return Estimand.from_block(block, counts, f"heads by class: {note}", clusters=clusters, extreme=extreme)
+    note = "heads by class: " + ", ".join(f"{name} {(numbers == i).sum()}" for i, name in enumerate(CLASSES))
+    return Estimand.from_block(block, counts, note, clusters=clusters_of(patterns), extreme=extreme)
 
 
 @quantity(
     "class-share-gap",
     unit="percent",
-    inherits=True,
     first=Need("patterns", task="qqp"),
     second=Need("patterns", task="mrpc"),
 )
@@ -194,14 +181,14 @@ def share_gap(first: Measurement, second: Measurement, reading: Reading = "speci
         (*_blocks(first, reading), *_blocks(second, reading)),
         gap,
         drawn=(None, heads, None, heads),
-        clusters=(*_clusters(first), *_clusters(second)),
+        clusters=(clusters_of(first), None, clusters_of(second), None),
     )
 
 
 PATTERNS_BY_TASK = Need("patterns", tasks=SEVEN_TASKS, least=4)
 
 
-@quantity("figure-2-rank-correlation", unit="r", inherits=True, within=(-2, 1), by_task=PATTERNS_BY_TASK)
+@quantity("figure-2-rank-correlation", unit="r", within=(-2, 1), by_task=PATTERNS_BY_TASK)
 def figure_2_order(
     by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
@@ -223,7 +210,7 @@ def figure_2_order(
     return replace(estimand, notes=(f"{note}, {shuffled}", *estimand.notes))
 
 
-@quantity("figure-2-difference", unit="percent", inherits=True, within=(0, 100), by_task=PATTERNS_BY_TASK)
+@quantity("figure-2-difference", unit="percent", within=(0, 100), by_task=PATTERNS_BY_TASK)
 def figure_2_difference(
     by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
@@ -237,16 +224,12 @@ def _over_tasks(
 ) -> Estimand:
     """Compute a statistic from the total percentages of the given classes on all tasks, an array [..., task]."""
     chosen = [CLASSES.index(check_class(name)) for name in classes]
-    values = [class_share(patterns, classes, reading).value for patterns in by_task]
-    titles = [TASKS[patterns.subject.task].title for patterns in by_task]
-    note = ", ".join(f"{title} {value:.1f}" for title, value in zip(titles, values, strict=True))
-    return _of_shares(by_task, reading, lambda shares: statistic(shares[..., chosen].sum(-1)), note)
+    shares = {TASKS[each.subject.task].title: class_share(each, classes, reading).value for each in by_task}
+    note = ", ".join(f"{title} {value:.1f}" for title, value in shares.items())
+    return _of_shares(by_task, reading, lambda by_class: statistic(by_class[..., chosen].sum(-1)), note)
 
 
-SHARE_CHANGE = {"after": PATTERNS, "before": Need("patterns", "against")}
-
-
-@quantity("class-share-change", unit="percent", inherits=True, within=(-100, 100), **SHARE_CHANGE)
+@quantity("class-share-change", unit="percent", within=(-100, 100), after=PATTERNS, before=PATTERNS_BEFORE)
 def share_change(
     after: Measurement, before: Measurement, classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
@@ -255,7 +238,7 @@ def share_change(
     return _change(after, before, reading, lambda change: change[..., chosen].sum(-1))
 
 
-@quantity("largest-share-change", unit="percent", inherits=True, within=(0, 100), **SHARE_CHANGE)
+@quantity("largest-share-change", unit="percent", within=(0, 100), after=PATTERNS, before=PATTERNS_BEFORE)
 def largest_change(after: Measurement, before: Measurement, reading: Reading = "special") -> Estimand:
     """Return the largest absolute change in the percentage of a class, relative to the pretrained model."""
     estimand = _change(after, before, reading, lambda change: np.concatenate([change, -change], axis=-1))
@@ -267,10 +250,9 @@ def largest_change(after: Measurement, before: Measurement, reading: Reading = "
 def _change(
     after: Measurement, before: Measurement, reading: str, statistic: Callable[[np.ndarray], Number]
 ) -> Estimand:
-    """Compute a statistic from the changes in all class percentages.
+    """Compute a statistic from the changes in all class percentages, on the same examples.
 
-    Both models are measured on the same examples, so examples are paired. The classifier may make different errors on
-    each model, so errors are drawn independently, as in `share_gap`.
+    The classifier may make different errors on each model, so errors are drawn independently, as in `share_gap`.
     """
     heads = _heads(after, reading)
     (expected, errors), (expected_before, errors_before) = _blocks(after, reading), _blocks(before, reading)
@@ -298,7 +280,7 @@ def _by_head(mean: Float[np.ndarray, "*any columns"]) -> Float[np.ndarray, "*any
     return mean.reshape(*mean.shape[:-1], -1, CLASS_COUNT)
 
 
-@quantity("class-steadiness", unit="percent", inherits=True, within=(0, 100), patterns=PATTERNS)
+@quantity("class-steadiness", unit="percent", within=(0, 100), patterns=PATTERNS)
 def steadiness(patterns: Measurement, reading: Reading = "special") -> Estimand:
     """Return the percentage of a head's maps that belong to its most frequent class, averaged over heads.
 
@@ -318,7 +300,6 @@ def steadiness(patterns: Measurement, reading: Reading = "special") -> Estimand:
 @quantity(
     "same-class-across-tasks",
     unit="percent",
-    inherits=True,
     within=(0, 100),
     by_task=Need("patterns", tasks=SEVEN_TASKS, least=2),
 )

@@ -1,4 +1,7 @@
-"""Scores of a model as more and more of its weights or heads are pruned (claims I1 and I4)."""
+"""Scores of a model as more and more of its weights or heads are pruned (claims I1 and I4).
+
+A `share` is the pruned fraction of the layers' weights: 0.1, 0.2, ..., 0.7.
+"""
 
 from collections.abc import Callable
 
@@ -17,18 +20,12 @@ Curve = Callable[[np.ndarray], np.ndarray]
 
 
 def _curve(pruning: Measurement) -> tuple[Float[np.ndarray, "examples k"], Curve]:
-    """Return a block of moments, and a function that computes scores in points from the means of this block.
-
-    The first score is that of the full model.
-    """
-    metric = metric_name(pruning)
-    target = pruning.sample("target")
+    """Return a block of moments, and a function from its means to scores in points, first that of the full model."""
+    metric, target = metric_name(pruning), pruning.sample("target")
     answers = [pruning.sample("baseline_predicted"), *pruning.sample("predicted")]
     parts = [moments(metric, predicted, target) for predicted in answers]
     points = in_points(metric)
-    return np.hstack(parts), lambda mean: np.asarray(
-        points(mean.reshape(*mean.shape[:-1], len(parts), parts[0].shape[1]))
-    )
+    return np.hstack(parts), lambda mean: np.asarray(points(mean.reshape(*mean.shape[:-1], len(parts), -1)))
 
 
 def _place(pruning: Measurement, share: float) -> int:
@@ -38,11 +35,7 @@ def _place(pruning: Measurement, share: float) -> int:
 
 @quantity("pruned-score", unit="points", inherits=False, within=score_range, pruning=WEIGHT_PRUNING)
 def pruned_score(pruning: Measurement, share: float) -> Estimand:
-    """Return accuracy, or Pearson's correlation, with a given fraction of weights (the smallest ones) set to 0.
-
-    Args:
-        share: Pruned fraction of the layers' weights: 0.1, 0.2, ..., 0.7.
-    """
+    """Return accuracy, or Pearson's correlation, with a given fraction of weights (the smallest ones) set to 0."""
     block, scores = _curve(pruning)
     place = _place(pruning, share)
     note = f"{float(scores(block.mean(0))[0]):.1f} with all weights"
@@ -51,11 +44,7 @@ def pruned_score(pruning: Measurement, share: float) -> Estimand:
 
 @quantity("pruning-loss", unit="points", inherits=False, pruning=WEIGHT_PRUNING)
 def pruning_loss(pruning: Measurement, share: float) -> Estimand:
-    """Return the full model's score minus its score with a given fraction of weights (the smallest ones) set to 0.
-
-    Args:
-        share: Pruned fraction of the layers' weights: 0.1, 0.2, ..., 0.7.
-    """
+    """Return the full model's score minus its score with a given fraction of weights (the smallest ones) set to 0."""
     block, scores = _curve(pruning)
     place = _place(pruning, share)
 
@@ -71,8 +60,7 @@ def pruning_loss(pruning: Measurement, share: float) -> Estimand:
 def heads_left(pruning: Measurement) -> Estimand:
     """Return the percentage of heads left at the last step before the score falls below 90% of its original value.
 
-    Each step prunes a tenth of all heads, ordered by gradient importance. Resampling the examples changes the number of
-    steps but not the order of the heads.
+    Each step prunes a tenth of all heads, by gradient importance. Resampling does not change the order of the heads.
     """
     block, scores = _curve(pruning)
     heads = np.asarray(pruning.value("removed")).size

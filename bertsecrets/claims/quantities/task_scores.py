@@ -59,8 +59,7 @@ def _majority(scores: Measurement) -> Float[np.ndarray, " examples"]:
 @quantity("f1", unit="points", inherits=False, within=(0, 100), scores=SCORES)
 def f1_score(scores: Measurement) -> Estimand:
     """Return the F1 of class 1."""
-    target = scores.sample("target").astype(int)
-    share = float((target == 1).mean())
+    share = float((scores.sample("target").astype(int) == 1).mean())
     return _of_metric(scores, "f1", 100 * 2 * share / (1 + share))  # the last is the F1 of always predicting 1
 
 
@@ -78,10 +77,8 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False, abov
     of_own, of_other = _moments(own), _moments(other)
     has_f1 = with_f1 and TASKS[own.subject.task].metric == "f1"
     k, points = of_own.shape[1], in_points("f1" if has_f1 else metric_name(own))
-    block = np.hstack([of_own, of_other])
-    return Estimand.from_block(
-        block, lambda mean: points(mean[..., :k]) - points(mean[..., k:]), clusters=clusters_of(own)
-    )
+    gap = lambda mean: points(mean[..., :k]) - points(mean[..., k:])  # noqa: E731
+    return Estimand.from_block(np.hstack([of_own, of_other]), gap, clusters=clusters_of(own))
 
 
 def _lead_over_both(own: Measurement, other: Measurement) -> Estimand:
@@ -112,11 +109,7 @@ def mean_over_tasks(by_task: Sequence[Estimand]) -> Estimand:
     other=Need("scores", "against", tasks=SEVEN_TASKS),
 )
 def mean_difference(own: tuple[Measurement, ...], other: tuple[Measurement, ...], with_f1: bool = False) -> Estimand:
-    """Return one subject's score minus the other's, averaged over K19's seven tasks.
-
-    Args:
-        with_f1: Whether to use F1 on tasks where it is the official metric.
-    """
+    """Return one subject's score minus the other's (see `difference`), averaged over K19's seven tasks."""
     return mean_over_tasks([difference(tuned, plain, with_f1) for tuned, plain in zip(own, other, strict=True)])
 
 

@@ -1,4 +1,7 @@
-"""Attention to [CLS] and [SEP] (K19 section 4.4)."""
+"""Attention to [CLS] and [SEP] (K19 section 4.4).
+
+If an input has two [SEP]s, the kind `sep` is the larger of the two weights, and `sep_sum` is their sum.
+"""
 
 from collections.abc import Callable
 from typing import Literal
@@ -26,29 +29,20 @@ def _by_layer(special: Measurement, kind: str) -> Float[np.ndarray, "examples la
     return by_layer(special, kind)
 
 
-@quantity("sep-growth", unit="attention", inherits=True, after=SPECIAL_TOKENS, before=Need("special-tokens", "against"))
+@quantity("sep-growth", unit="attention", after=SPECIAL_TOKENS, before=Need("special-tokens", "against"))
 def sep_growth(after: Measurement, before: Measurement, kind: str = "sep") -> Estimand:
-    """Return the attention to [SEP] in the last two layers of the fine-tuned model minus that of the pretrained model.
-
-    Args:
-        kind: `sep` or `sep_sum`. If an input has two [SEP]s, `sep` is the larger of the two weights, and `sep_sum`
-            is their sum.
-    """
+    """Return the attention to [SEP] in the last two layers after fine-tuning minus that before."""
     growth = _by_layer(after, kind) - _by_layer(before, kind)
     if growth.shape[1] < 3:
         raise NotApplicableError(f"the model has {growth.shape[1]} layers, so there are none before the last two")
     return Estimand.from_block(growth, lambda mean: mean[..., -2:].mean(-1), clusters=clusters_of(after))
 
 
-@quantity("depth-gap", unit="depth", inherits=True, special=SPECIAL_TOKENS)
+@quantity("depth-gap", unit="depth", special=SPECIAL_TOKENS)
 def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
     """Return the depth of [SEP] attention minus that of [CLS] attention, as a fraction of the model's depth.
 
     Depth is the centre of mass over layers, from 0 (first layer) to 1 (last layer).
-
-    Args:
-        kind: `sep` or `sep_sum`. If an input has two [SEP]s, `sep` is the larger of the two weights, and `sep_sum`
-            is their sum.
     """
     cls, sep = _by_layer(special, "cls"), _by_layer(special, kind)
     layers = cls.shape[1]
@@ -65,13 +59,13 @@ def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
     return Estimand.from_block(np.hstack([cls, sep]), gap, clusters=clusters_of(special))
 
 
-@quantity("heads-on-special-tokens", unit="percent", inherits=True, within=(0, 100), special=SPECIAL_TOKENS)
+@quantity("heads-on-special-tokens", unit="percent", within=(0, 100), special=SPECIAL_TOKENS)
 def heads_on_special(special: Measurement) -> Estimand:
     """Return the percentage of heads with more than half of their attention on [CLS] and all [SEP]s together."""
     return _of_special(special, lambda weights: 100 * (weights > 0.5).mean(-1))
 
 
-@quantity("special-token-attention", unit="attention", inherits=True, within=(0, 1), special=SPECIAL_TOKENS)
+@quantity("special-token-attention", unit="attention", within=(0, 1), special=SPECIAL_TOKENS)
 def special_attention(special: Measurement) -> Estimand:
     """Return the attention to [CLS] and all [SEP]s together, averaged over heads."""
     return _of_special(special, lambda weights: weights.mean(-1))
@@ -87,7 +81,7 @@ def _of_special(special: Measurement, statistic: Callable[[np.ndarray], Number])
     return Estimand.from_block(np.sum(kinds, axis=0), statistic, note, clusters=clusters_of(special))
 
 
-@quantity("special-token-crossing", unit="attention", inherits=True, special=SPECIAL_TOKENS)
+@quantity("special-token-crossing", unit="attention", special=SPECIAL_TOKENS)
 def crossing(special: Measurement) -> Estimand:
     """Return the smallest difference between attention to [CLS] and to [SEP] in layers 2 to 10, averaged over heads.
 
@@ -104,7 +98,6 @@ def crossing(special: Measurement) -> Estimand:
 @quantity(
     "sep-lead",
     unit="attention",
-    inherits=True,
     one_sentence=Need("special-tokens", task=ONE_SENTENCE_TASK),
     two_sentences=Need("special-tokens", tasks=TWO_SENTENCE_TASKS, least=1),
 )
@@ -117,8 +110,6 @@ def sep_lead(
     """Return the attention to [SEP], averaged over heads, on the one-sentence task minus that on two-sentence tasks.
 
     Args:
-        kind: `sep` or `sep_sum`. If an input has two [SEP]s, `sep` is the larger of the two weights, and `sep_sum`
-            is their sum.
         others: Whether to subtract the largest of the two-sentence tasks' values (`most`) or their mean (`mean`).
     """
     tasks = (one_sentence, *two_sentences)
@@ -128,9 +119,8 @@ def sep_lead(
         on_two = np.concatenate(np.broadcast_arrays(*of_two), axis=-1)
         return of_one - on_two if others == "most" else of_one[..., 0] - on_two.mean(-1)
 
-    note = ", ".join(
-        f"{TASKS[special.subject.task].title} {block.mean():.3f}" for special, block in zip(tasks, blocks, strict=True)
-    )
+    titles = [TASKS[special.subject.task].title for special in tasks]
+    note = ", ".join(f"{title} {block.mean():.3f}" for title, block in zip(titles, blocks, strict=True))
     extreme: Extreme | None = "least" if others == "most" else None
     return Estimand(blocks, lead, (note,), clusters=tuple(map(clusters_of, tasks)), extreme=extreme)
 
@@ -138,7 +128,6 @@ def sep_lead(
 @quantity(
     "stripes-on-special-tokens",
     unit="percent",
-    inherits=True,
     within=(0, 100),
     special=SPECIAL_TOKENS,
     patterns=Need("patterns"),
@@ -146,8 +135,7 @@ def sep_lead(
 def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
     """Return the percentage of striped maps whose most attended token is [CLS] or [SEP] (K19 section 4.4).
 
-    A map is striped if its class is vertical or vertical-diagonal. The classes are those of the reading `stripes`, in
-    which a vertical stripe may lie on any token.
+    A map is striped if its class, by the reading `stripes`, is vertical or vertical-diagonal.
     """
     if np.isnan(special.value("brightest")).all():
         raise NotApplicableError("the model has no [CLS] and no [SEP]")
@@ -160,7 +148,6 @@ def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
 @quantity(
     "stripes-from-pretraining",
     unit="percent",
-    inherits=True,
     within=(0, 100),
     after=Need("patterns"),
     before=Need("patterns", "against"),
@@ -186,7 +173,7 @@ def _percent(mean: Float[np.ndarray, "*any 2"]) -> Number:
     return 100 * np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
 
 
-@quantity("figure-6-correlation", "published", unit="r", inherits=True, special=SPECIAL_TOKENS)
+@quantity("figure-6-correlation", "published", unit="r", special=SPECIAL_TOKENS)
 def figure_6(special: Measurement, kind: str) -> Estimand:
     """Return the correlation of attention weights with K19's figure 6, minus the highest reference correlation."""
     _by_layer(special, kind)

@@ -9,7 +9,7 @@ from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.types import Measurement
 
-VECTORS = Need("anisotropy")
+VECTORS, VECTORS_BEFORE = Need("anisotropy"), Need("anisotropy", "against")
 
 
 def _layers(vectors: Measurement) -> tuple[Float[np.ndarray, "pairs layers"], str]:
@@ -21,14 +21,14 @@ def _layers(vectors: Measurement) -> tuple[Float[np.ndarray, "pairs layers"], st
     return block, f"from layer 1: {curve}; at most {np.abs(centred).max():.3f} after subtracting the mean vector"
 
 
-@quantity("anisotropy", unit="cosine", inherits=True, within=(-1, 1), vectors=VECTORS)
+@quantity("anisotropy", unit="cosine", within=(-1, 1), vectors=VECTORS)
 def anisotropy(vectors: Measurement) -> Estimand:
     """Return the mean cosine of two random words' vectors, averaged over all layers."""
     block, note = _layers(vectors)
     return Estimand.from_block(block, lambda mean: mean.mean(-1), note)
 
 
-@quantity("anisotropy-rise", unit="cosine", inherits=True, vectors=VECTORS)
+@quantity("anisotropy-rise", unit="cosine", vectors=VECTORS)
 def anisotropy_rise(vectors: Measurement) -> Estimand:
     """Return the mean cosine of two random words' vectors in the upper half of the layers minus that in the lower."""
     block, note = _layers(vectors)
@@ -38,19 +38,14 @@ def anisotropy_rise(vectors: Measurement) -> Estimand:
     return Estimand.from_block(block, lambda mean: mean[..., -half:].mean(-1) - mean[..., :half].mean(-1), note)
 
 
-VECTOR_CHANGE = {"after": VECTORS, "before": Need("anisotropy", "against")}
-
-
-@quantity("geometry-correlation", unit="r", inherits=True, within=(-1, 1), **VECTOR_CHANGE)
+@quantity("geometry-correlation", unit="r", within=(-1, 1), after=VECTORS, before=VECTORS_BEFORE)
 def geometry(after: Measurement, before: Measurement) -> Estimand:
     """Return the correlation between cosines before and after fine-tuning, over pairs of rows, in the upper layers.
 
-    The mean vector is subtracted before the cosines are computed. The correlation is averaged over the upper half of
-    the layers.
+    The mean vector is subtracted before the cosines are computed.
     """
     block, _ = _pairs(after, before)
-    layers = block.shape[1] // 2
-    half = layers // 2
+    layers, half = block.shape[1] // 2, block.shape[1] // 4
     if not half:
         raise NotApplicableError("a model with one layer has no upper half")
     tuned, plain = block[:, :layers], block[:, layers:]
@@ -65,7 +60,7 @@ def geometry(after: Measurement, before: Measurement) -> Estimand:
     return Estimand.from_block(products, lambda mean: correlations(mean)[..., -half:].mean(-1), f"from layer 1: {note}")
 
 
-@quantity("class-separation-growth", unit="cosine", inherits=True, within=(-4, 4), **VECTOR_CHANGE)
+@quantity("class-separation-growth", unit="cosine", within=(-4, 4), after=VECTORS, before=VECTORS_BEFORE)
 def class_separation(after: Measurement, before: Measurement) -> Estimand:
     """Return how much fine-tuning separates classes in the last layer.
 

@@ -58,8 +58,7 @@ def _present(means: np.ndarray) -> np.ndarray:
 def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tuple[list[str], list[str]]:
     """Return the kinds of words that occur in enough inputs, and a note that lists the excluded kinds.
 
-    If no kind occurs in enough inputs, all kinds that occur are returned. The verdict then says that there are too few
-    examples.
+    If none does, return all kinds that occur. The verdict then says that there are too few examples.
     """
     inputs = {kind: int((~np.isnan(sample)).any(1).sum()) for kind, sample in samples.items()}
     frequent = [kind for kind, count in inputs.items() if count >= FEWEST_EXAMPLES]
@@ -69,9 +68,7 @@ def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tup
     return frequent, [f"left out: {few}"] if few else []
 
 
-@quantity(
-    "best-feature-growth", unit="attention", inherits=True, after=FEATURE_WEIGHTS, before=Need("features", "against")
-)
+@quantity("best-feature-growth", unit="attention", after=FEATURE_WEIGHTS, before=Need("features", "against"))
 def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -> Estimand:
     """Return the largest increase in a head's attention to a kind of word, compared with 0 and with two other changes.
 
@@ -88,7 +85,7 @@ def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -
     """
     clusters = clusters_of(after)
     others = [flat(after, kind) - flat(before, kind) for kind in LINGUISTIC_FEATURES if kind not in kinds]
-    of_others = _mean_of_present(np.stack(others))
+    of_others = np.ma.masked_invalid(np.stack(others)).mean(0).filled(np.nan)  # of the kinds that an input contains
     growths = [flat(after, kind) - flat(before, kind) for kind in kinds]
     firsts = [_first_half(~np.isnan(growth).any(1), clusters) for growth in growths]
     halved = zip(growths, firsts, strict=True)
@@ -126,19 +123,11 @@ def _first_half(present: Bool[np.ndarray, " examples"], clusters: Clusters) -> B
     return first
 
 
-def _mean_of_present(stack: Float[np.ndarray, "kinds examples heads"]) -> Float[np.ndarray, "examples heads"]:
-    """Return each input's mean over the kinds of words that it contains; NaN if it contains none of them."""
-    there = ~np.isnan(stack)
-    count = there.sum(0)
-    return np.divide(np.where(there, stack, 0).sum(0), count, out=np.full(count.shape, np.nan), where=count > 0)
-
-
-@quantity("feature-depth", unit="attention", inherits=True, features=FEATURE_WEIGHTS)
+@quantity("feature-depth", unit="attention", features=FEATURE_WEIGHTS)
 def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
     """Return attention to kinds of words in the upper half of the layers minus that in the lower half.
 
-    The difference is averaged over heads and computed for each kind separately. The smallest of these differences is
-    returned. Kinds that occur in too few inputs are excluded.
+    The smallest difference of any kind is returned. Kinds that occur in too few inputs are excluded.
     """
     frequent, notes = _frequent({kind: flat(features, kind) for kind in kinds})
     layers = [by_layer(features, kind) for kind in frequent]
@@ -150,7 +139,7 @@ def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
     return Estimand.from_block(block, lambda mean: mean, note, *notes, clusters=clusters_of(features), extreme="least")
 
 
-@quantity("feature-ratio", unit="ratio", inherits=True, features=FEATURE_WEIGHTS)
+@quantity("feature-ratio", unit="ratio", features=FEATURE_WEIGHTS)
 def best_against_special(features: Measurement) -> Estimand:
     """Return the largest ratio between attention to a linguistic feature and attention to [CLS] or [SEP].
 
@@ -164,7 +153,7 @@ def best_against_special(features: Measurement) -> Estimand:
     frequent, notes = _frequent({kind: flat(features, kind) for kind in LINGUISTIC_FEATURES})
     kinds, clusters = (*special, *frequent), clusters_of(features)
     first = halves(features.examples, clusters)
-    block = np.stack([cross_fitted(flat(features, kind), first)[0] for kind in kinds], axis=1)
+    block = np.stack([cross_fitted(flat(features, kind), first) for kind in kinds], axis=1)
 
     def ratios(mean: np.ndarray) -> np.ndarray:
         each = mean[..., 2:, None] / mean[..., None, :2]
@@ -183,12 +172,11 @@ def _cls_row(features: Measurement) -> dict[str, Float[np.ndarray, "examples hea
     return {kind: row.astype(np.float64) for kind, row in rows.items()}
 
 
-@quantity("cls-row-lead", unit="attention", inherits=True, features=FEATURE_WEIGHTS)
+@quantity("cls-row-lead", unit="attention", features=FEATURE_WEIGHTS)
 def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
     """Return the last layer's attention from [CLS] to one kind of token minus the largest attention to another kind.
 
-    Weights are averaged over heads. The kinds of tokens are K19's linguistic features, [CLS], [SEP] and punctuation.
-    Other kinds are left out if they occur in too few inputs.
+    Weights are averaged over heads. Other kinds are left out if they occur in too few inputs.
     """
     rows = _cls_row(features)
     if kind not in rows:
@@ -202,28 +190,23 @@ def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
     return Estimand.from_block(block, leads, note, *notes, clusters=clusters_of(features), extreme="least")
 
 
-@quantity("final-punctuation-heads", unit="percent", inherits=True, within=(0, 100), words=SURFACE_WORDS)
+@quantity("final-punctuation-heads", unit="percent", within=(0, 100), words=SURFACE_WORDS)
 def final_punctuation(words: Measurement) -> Estimand:
     """Return the percentage of heads in the last two layers that attend more to final punctuation than to any word.
 
-    Final punctuation is compared with the most attended word of each input. Inputs without final punctuation are
-    excluded.
+    It is compared with the most attended word of each input. Inputs without final punctuation are excluded.
     """
     final, word = (words.sample(kind)[:, -2:] for kind in ("final", "word"))
     lead = (final - word).reshape(len(final), -1).astype(np.float64)
-    best = int(best_index(_means(lead)))
+    best = best_index(_means(lead))
     note = f"final punctuation minus the most attended word: at most {_means(lead)[best]:+.3f}"
     share = lambda mean: 100 * np.where(np.isnan(mean), np.nan, mean > 0).mean(-1)  # noqa: E731
     return Estimand.from_block(lead, share, note, clusters=clusters_of(words))
 
 
-@quantity("named-equal-word-attention", unit="attention", inherits=True, words=SURFACE_WORDS)
+@quantity("named-equal-word-attention", unit="attention", words=SURFACE_WORDS)
 def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEADS) -> Estimand:
-    """Return by how much attention to the same word in the other text exceeds chance in the weakest of the named heads.
-
-    Args:
-        heads: Named heads as (layer, head), both counted from 1.
-    """
+    """Return by how much attention to the same word in the other text exceeds chance in the weakest named head."""
     columns = [place(words, layer, head, "equal") for layer, head in heads]
     excess = (flat(words, "equal") - flat(words, "expected"))[:, columns]
     values = zip(columns, _means(excess), strict=True)
@@ -231,12 +214,11 @@ def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEA
     return Estimand.from_block(excess, lambda mean: mean, *notes, clusters=clusters_of(words), extreme="least")
 
 
-@quantity("equal-word-attention", unit="attention", inherits=True, words=SURFACE_WORDS, ablations=STSB_AND_RTE)
+@quantity("equal-word-attention", unit="attention", words=SURFACE_WORDS, ablations=STSB_AND_RTE)
 def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estimand:
     """Return by how much attention to the same word in the other text exceeds chance, averaged over the top heads.
 
-    To find the top heads, all heads are ranked by ablation gain on each of two tasks. The top heads have the lowest sum
-    of both ranks.
+    The top heads have the lowest sum of ranks by ablation gain on two tasks.
     """
     ranks = sum(np.asarray(ablation.value("score")).ravel().argsort(kind="stable").argsort() for ablation in ablations)
     heads = np.argsort(ranks, kind="stable")[:TOP_HEADS]
@@ -248,7 +230,7 @@ def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estim
     return Estimand.from_block(excess[:, heads], lambda mean: mean.mean(-1), *notes, clusters=clusters_of(words))
 
 
-@quantity("figure-7-correlation", "published", unit="r", inherits=True, features=FEATURE_WEIGHTS)
+@quantity("figure-7-correlation", "published", unit="r", features=FEATURE_WEIGHTS)
 def figure_7(features: Measurement) -> Estimand:
     """Return the correlation of the last layer's weights with K19's figure 7, minus the highest reference correlation.
 
@@ -264,7 +246,6 @@ def figure_7(features: Measurement) -> Estimand:
 @quantity(
     "relation-heads-diagonal",
     unit="percent",
-    inherits=True,
     within=(0, 100),
     attention=Need("relations"),
     patterns=Need("patterns"),
@@ -278,7 +259,7 @@ def relation_heads(
     """Find the best head for each relation, and return the smallest percentage of diagonal maps in any of these heads.
 
     The best head for a relation is the one with the most attention between words in this relation. A map is diagonal if
-    its class is diagonal or vertical-diagonal. The class depends on how "vertical" is interpreted (`reading`).
+    its class, by the `reading`, is diagonal or vertical-diagonal.
     """
     weights = np.hstack([flat(attention, name) for name in relations])
     predicted = flat(patterns, f"{reading}_predicted")
