@@ -144,8 +144,3 @@ def test_a_difference_is_paired():
     observed = estimate([estimand("score-difference", *pair)], SETTINGS)
     assert observed.replicates.min() >= -1e-9  # the gain is not negative on any resample
     assert observed.replicates.std() < 1.5  # unpaired, it would be about 4
-
-
-def test_the_same_seed_of_resampling_gives_the_same_interval():
-    seeds = [estimand("score", scored([1, 0] * n + [1] * (100 - 2 * n), [1] * 100)) for n in (30, 40, 50)]
-    assert np.array_equal(estimate(seeds, SETTINGS).replicates, estimate(seeds, SETTINGS).replicates)

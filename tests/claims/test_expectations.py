@@ -6,12 +6,22 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from measurements import SETTINGS, correlated, estimand, judged, made_up, measured, needed, order, scored
+from measurements import (
+    SETTINGS,
+    as_seeds,
+    correlated,
+    estimand,
+    judged,
+    judged_seeds,
+    made_up,
+    measured,
+    order,
+    scored,
+)
 
 from bertsecrets.claims.band import smallest
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.expectations import Order
-from bertsecrets.claims.judge import judge
 from bertsecrets.claims.loading import cases, find_case, load_claims
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
@@ -78,7 +88,7 @@ def test_every_equality_in_points_needs_enough_rows(rows, outcome):
     samples = {"baseline_predicted": answers, "predicted": np.tile(answers, (7, 1)), "target": answers}
     pruned = measured("weight-pruning", {"share": [place / 10 for place in range(1, 8)]}, samples)
     case = made_up("pruning-loss", kind="equal", arguments={"share": 0.2}, figure={})
-    assert judge(case, [needed("pruning-loss", pruned)], SETTINGS, checkpoint=True).outcome == outcome
+    assert judged(case, pruned).outcome == outcome
 
 
 def test_only_an_order_against_0_is_judged_by_its_size():
@@ -173,16 +183,11 @@ def test_the_column_without_fine_tuning_is_measured_in_two_ways():
         assert "untrained" not in (frozen.initialisation, frozen.against)
 
 
-def frozen(answer: int, seed: int = 1):
-    """Return the scores of a frozen encoder with the same answer on every row of RTE."""
-    scores = scored([answer] * 277, [1] * 146 + [0] * 131, constant=True)
-    return replace(scores, subject=replace(scores.subject, initialisation="frozen", seed=seed))
-
-
 def by_answers(*answers: int) -> Verdict:
-    """Return the verdict on table 1's constant answer for seeds with these constant answers."""
-    case = find_case("D1-frozen", "rte")
-    return judge(case, [{"scores": frozen(answer, seed)} for seed, answer in enumerate(answers, start=1)], SETTINGS)
+    """Return the verdict on table 1's constant answer for frozen encoders that give RTE's rows these answers."""
+    target = [1] * 146 + [0] * 131
+    seeds = [scored([answer] * 277, target, initialisation="frozen", constant=True) for answer in answers]
+    return judged_seeds(find_case("D1-frozen", "rte"), as_seeds(*seeds))
 
 
 def test_a_constant_answer_is_compatible_if_a_seed_gives_it():
@@ -197,9 +202,8 @@ def test_a_constant_answer_is_compatible_if_a_seed_gives_it():
 
 def test_table_1_truncates_the_constant_answer_of_random_weights_on_mrpc():
     """279 of 408 rows are paraphrases, which is 68.38 %, but table 1 reports 68.3 %."""
-    answers = scored([1] * 408, [1] * 279 + [0] * 129, "mrpc", constant=True)
-    seeds = [replace(answers, subject=replace(answers.subject, initialisation="random", seed=n)) for n in range(1, 6)]
-    verdict = judge(find_case("D1-random", "mrpc"), [{"scores": scores} for scores in seeds], SETTINGS)
+    answers = scored([1] * 408, [1] * 279 + [0] * 129, "mrpc", initialisation="random", constant=True)
+    verdict = judged_seeds(find_case("D1-random", "mrpc"), as_seeds(*[answers] * 5))
     assert (verdict.outcome, round(verdict.observed, 2)) == ("compatible", 68.38)
 
 
@@ -216,12 +220,12 @@ def test_stsb_is_the_task_on_which_random_weights_do_not_do_well():
 
 def test_all_printed_weights_of_the_example_sentence_are_judged():
     """K19's notebook prints three weights for each of two heads."""
+    weights = [case for case in cases() if case.claim.quantity == "example-weight"]
     printed = {
-        (*(case.claim.arguments[name] for name in ("layer", "head")), case.claim.arguments.get("word", "agitated")): (
+        tuple({"word": "agitated", **case.claim.arguments}[name] for name in ("layer", "head", "word")): (
             case.figure.published
         )
-        for case in [each for each in cases() if each.claim.measure == "example-sentence"]
-        if case.claim.quantity == "example-weight"
+        for case in weights
     }
     assert printed == {
         (7, 6, "agitated"): 0.87, (7, 6, "becoming"): 0.06, (7, 6, "sep"): 0.06,

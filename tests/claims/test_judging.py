@@ -10,7 +10,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import correlated, made_up, measured, needed, of_id, order, read, scored
+from measurements import (
+    as_seeds,
+    correlated,
+    gridded,
+    judged_seeds,
+    made_up,
+    measured,
+    needed,
+    of_id,
+    order,
+    read,
+    scored,
+)
 from scipy import stats
 
 from bertsecrets.claims.eligibility import Eligible, ModelFacts, about_other_architecture, applicability
@@ -18,7 +30,6 @@ from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import Estimate, Spread
 from bertsecrets.claims.expectations import Figure
 from bertsecrets.claims.judge import judge
-from bertsecrets.claims.loading import cases
 from bertsecrets.claims.quantity import REGISTERED_QUANTITIES, STATE
 from bertsecrets.claims.requirements import measure_case
 from bertsecrets.claims.schema import Case
@@ -72,17 +83,6 @@ def test_the_same_examples_are_counted_once():
     assert same.share_of_other_rows([whole]) == 0
     assert same.share_of_other_rows([half]) == pytest.approx(math.sqrt(1 - 138 / 277))
     assert own.share_of_other_rows([whole]) == 1
-
-
-def test_a_prediction_interval_holds_another_run_nineteen_times_of_twenty():
-    """Each simulated world redraws both runs and the five seeds that the standard deviation is estimated from."""
-    rng, held, worlds = np.random.default_rng(3), 0, 2000
-    for _ in range(worlds):
-        cited = float(rng.normal(0, 2.0, 5).std(ddof=1))
-        figure = {"published": float(rng.normal(60, 2.0)), "seed_std": cited, "seed_source": "five seeds"}
-        low, high = made_up(figure=figure).band(0.95, seen(spread=cited))
-        held += low <= rng.normal(60, 2.0) <= high
-    assert held / worlds == pytest.approx(0.95, abs=0.03)
 
 
 def test_an_order_has_a_half_open_band():
@@ -143,13 +143,6 @@ def test_a_claim_can_require_more_than_the_smallest_effect(interval, outcome):
     assert order(turned, "below", -0.005, least=0.005)[0] == outcome
 
 
-def test_an_uncomputable_quantity_is_inconclusive():
-    block = np.array([[1.0]] + [[math.nan]] * 40)  # some resamples miss the only finite value
-    verdict = of_estimand(Estimand.from_block(block, lambda mean: mean[..., 0]), made_up(kind="above"))
-    assert (verdict.outcome, verdict.observed) == ("inconclusive", None)
-    assert "cannot be computed" in verdict.reason
-
-
 def of_estimand(estimand, case):
     """Return the verdict on a case with this estimand."""
     with pytest.MonkeyPatch.context() as patch:
@@ -160,15 +153,15 @@ def of_estimand(estimand, case):
 
 def test_fewer_than_three_seeds_decide_nothing():
     above = made_up(kind="above", value=50.0, figure={})
-    three = [needed("score", scored([1] * n + [0] * (1000 - n), [1] * 1000)) for n in (600, 610, 590)]
+    three = [scored([1] * n + [0] * (1000 - n), [1] * 1000) for n in (600, 610, 590)]
     for count, whose in ((1, "1 seed"), (2, "2 seeds")):
-        verdict = judge(above, three[:count], SETTINGS)
+        verdict = judged_seeds(above, three[:count], SETTINGS)
         assert (verdict.outcome, verdict.open) == ("inconclusive", True)
         assert verdict.reason.startswith(f"{count} of the 3 seeds needed")
         assert verdict.brief == f"{count} of 3 seeds"
         assert verdict.remarks[0] == f"{whose}: the interval covers only the sampling of examples"
         assert verdict.power == ""  # the reason says how many seeds are needed
-    assert judge(above, three, SETTINGS).outcome == "reproduced"
+    assert judged_seeds(above, three, SETTINGS).outcome == "reproduced"
 
 
 def test_a_checkpoint_is_judged_by_its_examples_alone():
@@ -190,12 +183,12 @@ def of_errors(by_seed, published):
     """Return the verdict on a figure from the rows, among RTE's 277, that each seed gets wrong."""
     target = np.array([1] * 150 + [0] * 127)
     seeds = []
-    for seed, rows in enumerate(by_seed, start=1):
+    for rows in by_seed:
         predicted = target.copy()
         predicted[rows] = 1 - predicted[rows]
-        seeds.append(replace(scored(predicted, target), subject=Subject("m", "rte", seed=seed)))
+        seeds.append(scored(predicted, target))
     case = made_up(sampling="score", figure={"published": published})
-    return judge(case, [needed("score", scores) for scores in seeds], SETTINGS)
+    return judged_seeds(case, as_seeds(*seeds), SETTINGS)
 
 
 def test_a_score_is_judged_from_end_to_end():
@@ -257,12 +250,6 @@ def test_a_seed_far_from_the_others_is_named():
     assert "standard deviations" not in of_seeds(201, 204, 207, 210, 213).reason
 
 
-def random_weights(predicted, target, **values):
-    """Return the scores of a model trained from random weights, for which a constant answer is valid."""
-    scores = scored(predicted, target, **values)
-    return dataclasses.replace(scores, subject=dataclasses.replace(scores.subject, initialisation="random"))
-
-
 def on_table_1(task, *right):
     """Return the verdict on the cell of random weights for seeds with these numbers of right answers of each class.
 
@@ -274,9 +261,9 @@ def on_table_1(task, *right):
         predicted, rng = 1 - target, np.random.default_rng(seed)
         for answer, count in enumerate(of_classes):
             predicted[rng.permutation(np.flatnonzero(target == answer))[:count]] = answer
-        given = scored(predicted, target, task, constant=bool(np.ptp(predicted) == 0))
-        scores.append(replace(given, subject=Subject("m", task, "random", seed)))
-    return judge(of_id(f"D1-{task}-random"), [needed("score", each) for each in scores], SETTINGS)
+        constant = bool(np.ptp(predicted) == 0)
+        scores.append(scored(predicted, target, task, initialisation="random", seed=seed, constant=constant))
+    return judged_seeds(of_id(f"D1-{task}-random"), scores, SETTINGS)
 
 
 def test_varied_answers_without_learning_agree_with_a_constant_answer():
@@ -330,14 +317,11 @@ def test_a_remark_on_the_pattern_classifier_names_none_of_the_annotated_models()
 
 
 def test_a_claim_on_single_heads_fits_only_the_papers_shape():
-    grid = made_up("heads-little-changed", needs_shape=(12, 12))
+    grid = made_up("heads-little-changed", needs_shape=(12, 12), relative="B4-own")
     fits, small = (measured("attention-change", {"cosine": np.ones(shape)}) for shape in ((12, 12), (6, 12)))
     assert applicability(grid, ModelFacts.of_measurement(fits)) == Eligible()
-    problem = "needs 12 layers x 12 heads; the model has 6 x 12"
+    problem = "needs 12 layers x 12 heads; the model has 6 x 12; B4-own is the same claim for any shape"
     assert applicability(grid, ModelFacts.of_measurement(small)).reason == problem
-    named = made_up("heads-little-changed", needs_shape=(12, 12), relative="B4-own")
-    reason = applicability(named, ModelFacts.of_measurement(small)).reason
-    assert reason.endswith("the model has 6 x 12; B4-own is the same claim for any shape")
     assert applicability(made_up(), ModelFacts.of_measurement(small)) == Eligible()
     verdict = judged(grid, small)
     assert (verdict.outcome, verdict.observed, verdict.band) == ("not applicable", None, None)
@@ -411,15 +395,6 @@ def test_the_share_of_heads_that_changed_little():
     assert read("heads-little-changed", maps("attention-change", cosine=[0.94, 0.96, 1, 1])) == 100
 
 
-def test_a_condition_of_a_claim_is_no_part_of_its_value():
-    unchanged = maps("attention-change", cosine=[0.96, 0.96, 1, 1])
-    assert read("heads-little-changed", unchanged) == 100
-    verdict = measurements.judged(of_id("C2p-rte"), unchanged)
-    assert (verdict.outcome, verdict.observed) == ("inconclusive", 100)
-    assert verdict.reason.startswith("fine-tuning changed no head")
-    assert verdict.p_against is None
-
-
 def test_the_growth_of_separator_attention():
     after, before = maps("special-tokens", sep=[0.1, 0.2, 0.5, 0.6]), maps("special-tokens", sep=[0.9, 0.9, 0.2, 0.1])
     assert read("sep-growth", after, before) == pytest.approx(0.4)
@@ -476,20 +451,10 @@ def test_a_claim_requires_its_measurements_for_each_seed():
 
 
 def test_whether_a_claim_applies_is_known_before_measuring():
-    model = ModelFacts(weights="0" * 64, shape=(6, 12))
-    grid, small = (made_up("heads-little-changed", needs_shape=shape) for shape in ((12, 12), (6, 12)))
     named = made_up("heads-little-changed", needs_weights="bert-base-uncased", needs_shape=(6, 12))
     others = "is about the published weights of bert-base-uncased; this model has different weights"
-    assert applicability(named, model).reason == others
-    assert applicability(grid, model).reason == "needs 12 layers x 12 heads; the model has 6 x 12"
-    assert applicability(small, model) == applicability(named, ModelFacts()) == Eligible()
-
-
-def test_no_difference_at_all_decides_no_order():
-    same = scored([1] * 40, [1] * 40)
-    verdict = judged(made_up("score-difference", kind="above", against="untrained", figure={}), same, same)
-    assert verdict.outcome == "inconclusive"
-    assert "every resample equals the limit exactly" in verdict.reason
+    assert applicability(named, ModelFacts(weights="0" * 64, shape=(6, 12))).reason == others
+    assert applicability(named, ModelFacts()) == Eligible()
 
 
 def test_a_collapsed_model_decides_nothing():
@@ -505,13 +470,8 @@ def test_seeds_that_change_nothing_but_dust_are_refused(dust):
     rng = np.random.default_rng(1)
     cosine = rng.uniform(0.5, 1, (40, 3, 2)).astype(np.float32)
     dusty = cosine + np.float32(dust) * rng.normal(size=cosine.shape).astype(np.float32)
-    seeds = [
-        measured("attention-change", {"cosine": of_seed.mean(0)}, {"cosine": of_seed}, seed=n)
-        for n, of_seed in enumerate((cosine, dusty), start=1)
-    ]
-    same = judge(
-        made_up("last-two-layers", kind="below"), [needed("last-two-layers", change) for change in seeds], SETTINGS
-    )
+    seeds = as_seeds(*(gridded("attention-change", cosine=of_seed) for of_seed in (cosine, dusty)))
+    same = judged_seeds(made_up("last-two-layers", kind="below"), seeds, SETTINGS)
     assert same.outcome == "degenerate"
     assert same.reason == "m-rte-pretrained-s1 and m-rte-pretrained-s2 give the same numbers: the seed has no effect"
 
@@ -525,9 +485,8 @@ def test_copies_of_a_seed_are_refused(flips):
     first = [1 - label for label in TARGET[:40]] + TARGET[40:]
 
     def outcome(one, other, target):
-        seeds = [replace(scored(one, target), subject=Subject("m", "rte", seed=1)), scored(other, target)]
-        seeds[1] = replace(seeds[1], subject=Subject("m", "rte", seed=2))
-        return judge(made_up(kind="above", figure={}), [needed("score", seed) for seed in seeds], SETTINGS)
+        seeds = as_seeds(scored(one, target), scored(other, target))
+        return judged_seeds(made_up(kind="above", figure={}), seeds, SETTINGS)
 
     second = first[:-1] + [1 - first[-1]] * flips + first[-1:] * (1 - flips)
     assert "the seed has no effect" in outcome(first, second, TARGET).reason
@@ -541,35 +500,24 @@ def test_seeds_may_agree_on_modified_inputs():
     """Cased text contains few words of an uncased vocabulary, so seeds may agree on it. They differ on plain text."""
     plain = [[1 - label for label in TARGET[:40]] + TARGET[40:], TARGET[:80] + [1 - label for label in TARGET[80:]]]
     cased = scored([1, 1, 0] * 40, TARGET, lower_cases=True)
-    seeds = [
-        [
-            replace(scores, subject=Subject("m", "rte", seed=n), options=options)
-            for scores, options in ((scored(answers, TARGET), {}), (cased, {"cased": True}))
-        ]
-        for n, answers in enumerate(plain, start=1)
-    ]
-    case = next(case for case in cases() if str(case) == "D6-rte-loses")
-    assert judge(case, [needed("cased-loss", *of_seed) for of_seed in seeds], SETTINGS).outcome != "degenerate"
-
-
-def test_two_seeds_may_end_in_the_same_constant_answer():
-    constant = [replace(random_weights([1] * 120, TARGET), subject=Subject("m", "rte", "random", n)) for n in (1, 2)]
-    verdict = judge(made_up(kind="above", figure={}), [needed("score", scores) for scores in constant], SETTINGS)
-    assert verdict.outcome != "degenerate"
+    on_plain = as_seeds(*(scored(answers, TARGET) for answers in plain))
+    on_cased = as_seeds(*[replace(cased, options={"cased": True})] * 2)
+    seeds = [needed("cased-loss", *of_seed) for of_seed in zip(on_plain, on_cased, strict=True)]
+    assert judge(of_id("D6-rte-loses"), seeds, SETTINGS).outcome != "degenerate"
 
 
 def learned(accuracy, seed, rng, rows=277):
     """Return answers with this accuracy on both classes."""
     target = np.arange(rows) % 2
     predicted = np.where(rng.random(rows) < accuracy, target, 1 - target)
-    return replace(scored(predicted, target), subject=Subject("m", "rte", seed=seed))
+    return scored(predicted, target, seed=seed)
 
 
 def collapsed(seed, few=0, rows=277):
     """Return the same answer for all but a few rows."""
     predicted, target = np.ones(rows, dtype=int), np.arange(rows) % 2
     predicted[:few] = 0
-    return replace(scored(predicted, target, constant=not few), subject=Subject("m", "rte", seed=seed))
+    return scored(predicted, target, seed=seed, constant=not few)
 
 
 @pytest.mark.parametrize(("few", "outcome"), [(0, "degenerate"), (3, "degenerate"), (60, "deviates")])
@@ -585,10 +533,10 @@ def test_attention_of_a_collapsed_checkpoint_says_nothing(few, outcome):
 def test_seeds_that_learned_nothing_are_left_out_and_named(few):
     rng, above = np.random.default_rng(3), made_up(kind="above", value=50.0, figure={})
     seeds = [learned(0.65, 1, rng), collapsed(2, few), *(learned(0.65, seed, rng) for seed in (3, 4))]
-    verdict = judge(above, [needed("score", scores) for scores in seeds], SETTINGS)
+    verdict = judged_seeds(above, seeds, SETTINGS)
     assert (verdict.outcome, verdict.seeds) == ("reproduced", (1, 3, 4))
     assert "1 left out: seed 2 (" in verdict.reason
-    without = judge(above, [needed("score", scores) for scores in seeds if scores is not seeds[1]], SETTINGS)
+    without = judged_seeds(above, [seeds[0], *seeds[2:]], SETTINGS)
     assert (verdict.observed, verdict.interval) == (without.observed, without.interval)
 
 
@@ -596,7 +544,7 @@ def test_a_claim_about_the_score_counts_seeds_with_varied_answers_that_learned_n
     """Excluding them would select the better seeds of a model that scores near chance."""
     rng, above = np.random.default_rng(3), made_up(kind="above", value=50.0, figure={})
     seeds = [learned(0.65, 1, rng), learned(0.5, 2, rng), *(learned(0.65, seed, rng) for seed in (3, 4))]
-    verdict = judge(above, [needed("score", scores) for scores in seeds], SETTINGS)
+    verdict = judged_seeds(above, seeds, SETTINGS)
     assert verdict.seeds == (1, 2, 3, 4)
     right = [(scores.sample("predicted") == scores.sample("target")).mean() for scores in seeds]
     assert verdict.observed == pytest.approx(100 * np.mean(right))
@@ -607,7 +555,7 @@ def test_a_training_that_collapses_fails_and_one_that_mostly_does_decides_nothin
     rng, above = np.random.default_rng(3), made_up(kind="above", value=50.0, figure={})
     seeds = [collapsed(1), collapsed(2, 3), collapsed(3), learned(0.65, 4, rng)]
     for count, outcome in ((1, "degenerate"), (3, "degenerate"), (4, "inconclusive")):
-        verdict = judge(above, [needed("score", scores) for scores in seeds[:count]], SETTINGS)
+        verdict = judged_seeds(above, seeds[:count], SETTINGS)
         assert verdict.outcome == outcome
     assert verdict.reason.startswith("3 of 4 seeds cannot be judged: seed 1 (gives every example the same")
 
@@ -617,16 +565,8 @@ def test_coin_flips_have_learned_nothing():
     rng, refused = np.random.default_rng(5), 0
     for _ in range(100):
         coins = scored(rng.integers(2, size=277), np.arange(277) % 3 // 2)
-        refused += judge(made_up(), [needed("score", coins)], SETTINGS).outcome == "degenerate"
+        refused += judged_seeds(made_up(), [coins], SETTINGS).outcome == "degenerate"
     assert 88 <= refused <= 99
-
-
-def test_seeds_with_different_examples_are_refused():
-    by_seed = [needed("score", scored([1] * n, [1] * n)) for n in (40, 41)]
-    verdict = judge(made_up(), by_seed, SETTINGS)
-    assert verdict.outcome == "degenerate"
-    assert "has 40 examples, but " in verdict.reason
-    assert verdict.reason.endswith(" has 41")
 
 
 def test_a_refuted_claim_deviates_for_any_resamples():

@@ -1,6 +1,5 @@
 """Estimands: independent blocks, missing values, required measurements, and quantities that do not apply."""
 
-import dataclasses
 import math
 from functools import partial
 
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measurements import estimand, gridded, made_up, measured, of_id, read, scored, verdict
+from measurements import estimand, made_up, measured, of_id, read, scored, verdict
 
 from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.eligibility import Eligible, ModelFacts, Skipped
@@ -17,10 +16,10 @@ from bertsecrets.claims.error_rates import power
 from bertsecrets.claims.estimand import Estimand, cross_fitted, halves
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.loading import cases
+from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import correlation
 from bertsecrets.claims.requirements import eligibility, is_measured, measure_case, required_measurements
 from bertsecrets.errors import MissingError, NotApplicableError
-from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.store.measurements import Shelf
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement, Subject
@@ -129,106 +128,56 @@ def test_steadiness_is_half_if_two_classes_are_equally_frequent():
 
 ROWS = 12
 SHARED = np.arange(ROWS) // 2
-
-
-def of_rows(measure, task_name="rte", **samples):
-    """Return a measurement of twelve rows, in pairs that share a text."""
-    return dataclasses.replace(measured(measure, {}, samples, task_name), samples=samples | {"cluster": SHARED})
-
-
-def maps(*kinds, task_name="rte", measure="special-tokens"):
-    measurement = gridded(measure, task_name, **{kind: np.random.default_rng(1).random((ROWS, 3, 4)) for kind in kinds})
-    return dataclasses.replace(measurement, samples=measurement.samples | {"cluster": SHARED})
-
-
-def heads_of(task_name="rte"):
-    answers = np.random.default_rng(2).integers(2, size=(12, ROWS))
-    measurement = of_rows(
-        "head-ablation", task_name, predicted=answers, baseline_predicted=answers[0], target=answers[1]
-    )
-    return dataclasses.replace(measurement, values={"score": np.zeros((3, 4))})
-
-
-def classes(task_name="rte"):
-    predicted = np.random.default_rng(3).integers(5, size=(ROWS, 3, 4))
-    expected = np.full((ROWS, 5), 0.2)
-    samples = {"special_predicted": predicted, "special_expected": expected, "special_errors": np.zeros((3, 5))}
-    measurement = of_rows("patterns", task_name, **samples)
-    return dataclasses.replace(measurement, values={"predicted": predicted[0]})
-
-
-def striped(share=1.0):
-    """Return maps under the reading `stripes`; in this fraction of the examples, every head has a stripe."""
-    predicted = np.full((ROWS, 3, 4), CLASSES.index("diagonal"))
-    predicted[: round(share * ROWS)] = CLASSES.index("vertical")
-    return of_rows("patterns", "rte", stripes_predicted=predicted)
-
-
-def answers(task_name="rte", **values):
-    measurement = scored(np.arange(ROWS) % 2, np.arange(ROWS) % 3 % 2, task_name, **values)
-    return dataclasses.replace(measurement, samples=measurement.samples | {"cluster": SHARED})
-
-
 WORDS = ("noun", "verb", "pronoun", "subject", "object", "negation", "cls", "sep")
+GRIDS = (
+    *WORDS, "cosine", "sep_sum", "brightest", "verb_subject", "noun_pronoun", "max_weight", "entropy", "other",
+    "final", "word", "equal", "expected",
+)  # fmt: skip
+UNCLUSTERED = {"anisotropy", "example-sentence", "frame-heads", "pattern-quality", "published-figures"}
+ARGUMENTS = {
+    "best-feature-growth": {"kinds": ["noun", "object"]},
+    "feature-depth": {"kinds": ["noun", "verb"]},
+    "figure-6-correlation": {"kind": "sep"},
+    "heads-of-class": {"class_name": "block"},
+    "pruned-score": {"share": 0.2},
+    "pruning-loss": {"share": 0.2},
+}
 
 
-def last_row():
-    measurement = maps(*WORDS, measure="features")
-    rows = {f"cls_row_{kind}": np.random.default_rng(4).random((ROWS, 4)) for kind in WORDS}
-    return dataclasses.replace(measurement, samples=measurement.samples | rows)
+def of_pairs(measure, task_name):
+    """Return a measurement of twelve rows, in pairs that share a text, with all that any quantity reads."""
+    rng = np.random.default_rng(1)
+    grids = {kind: rng.random((ROWS, 12, 12)) for kind in GRIDS}
+    samples = {**grids, "within": rng.random(ROWS), "between": rng.random(ROWS), "cluster": SHARED}
+    samples |= {f"cls_row_{kind}": grids[kind][:, -1] for kind in WORDS}
+    for reading in ("special", "stripes"):
+        samples[f"{reading}_predicted"] = rng.integers(5, size=(ROWS, 12, 12))
+    samples |= {"special_expected": np.full((ROWS, 5), 0.2), "special_errors": np.zeros((3, 5))}
+    shape = {"head-ablation": (12, 12), "layer-ablation": (12,), "weight-pruning": (7,), "head-pruning": (9,)}
+    sets = shape.get(measure, ())
+    samples["predicted"] = rng.integers(2, size=(math.prod(sets), ROWS) if sets else ROWS)
+    samples |= {"baseline_predicted": rng.integers(2, size=ROWS), "target": np.arange(ROWS) % 3 % 2}
+    values = {**{kind: grid.mean(0) for kind, grid in grids.items()}, "score": np.zeros(sets), "lower_cases": True}
+    values |= {"share": np.arange(1, 8) / 10, "removed": np.arange(10), "left": np.arange(9)}
+    return measured(measure, values, samples, task_name)
 
 
 @pytest.mark.parametrize(
-    ("name", "found", "arguments"),
+    "name",
     [
-        ("score", [answers()], {}),
-        ("f1", [answers()], {}),
-        ("score-difference", [answers(), answers()], {}),
-        ("mean-score-difference", [(answers(), answers("sst2")), (answers(), answers("sst2"))], {}),
-        ("cased-loss", [answers(), answers(lower_cases=True)], {}),
-        ("shuffling-loss", [answers(), answers()], {}),
-        ("score-over-majority", [answers()], {}),
-        ("last-two-layers", [maps("cosine", measure="attention-change")], {}),
-        ("heads-little-changed", [maps("cosine", measure="attention-change")], {}),
-        ("sep-growth", [maps("sep"), maps("sep")], {}),
-        ("depth-gap", [maps("cls", "sep")], {}),
-        ("heads-on-special-tokens", [maps("cls", "sep_sum")], {}),
-        ("special-token-attention", [maps("cls", "sep_sum")], {}),
-        ("sep-lead", [maps("sep", task_name="sst2"), (maps("sep"), maps("sep", task_name="mrpc"))], {}),
-        ("best-feature-growth", [maps(*WORDS), maps(*WORDS)], {"kinds": ["noun", "object"]}),
-        ("feature-depth", [maps(*WORDS, measure="features")], {"kinds": ["noun", "verb"]}),
-        ("feature-ratio", [maps(*WORDS, measure="features")], {}),
-        ("cls-row-lead", [last_row()], {}),
-        ("relation-heads-diagonal", [maps("verb_subject", "noun_pronoun"), classes()], {}),
-        ("class-share", [classes()], {"classes": ["block"]}),
-        ("heads-of-class", [classes()], {"class_name": "block"}),
-        ("heads-of-rarest-class", [classes()], {}),
-        ("class-share-gap", [classes("qqp"), classes("mrpc")], {}),
-        ("class-share-change", [classes(), classes()], {"classes": ["block"]}),
-        ("largest-share-change", [classes(), classes()], {}),
-        ("stripes-on-special-tokens", [maps("cls", "sep", "brightest"), striped()], {}),
-        ("class-steadiness", [classes()], {}),
-        ("same-class-across-tasks", [(classes(), classes("mrpc"))], {}),
-        ("best-head-gain", [heads_of()], {}),
-        ("best-head-gain-in-sample", [heads_of()], {}),
-        ("worst-head-gain-in-sample", [heads_of()], {}),
-        ("worst-head-gain", [heads_of()], {}),
-        ("mean-head-gain", [heads_of()], {}),
-        ("first-layer-gain", [heads_of()], {}),
-        ("best-layer-gain", [heads_of()], {}),
-        ("named-heads-gain", [heads_of()], {"heads": [(1, 1), (2, 2)]}),
-        ("named-heads-harm-rank", [(heads_of(), heads_of("mrpc"))], {"heads": [(1, 1), (2, 2)]}),
-        ("shared-harm-rank", [(heads_of(), heads_of("mrpc"))], {}),
-        ("best-head-gain-of-kinds", [heads_of()] * 4, {}),
-        ("worst-head-gain-of-kinds", [heads_of()] * 4, {}),
-        ("mean-head-gain-of-kinds", [heads_of()] * 4, {}),
-        ("first-layer-gain-of-kinds", [heads_of()] * 4, {}),
-        ("shared-harm-rank-of-kinds", [heads_of()] * 4, {}),
-        ("score-without-attention", [heads_of()], {}),
+        name
+        for name, quantity in QUANTITIES.items()
+        if not {need.measure for need in quantity.needs.values()} <= UNCLUSTERED
     ],
 )
-def test_rows_that_share_a_text_stay_together_in_every_quantity(name, found, arguments):
-    of_sample = estimand(name, *found, **arguments)
+def test_rows_that_share_a_text_stay_together_in_every_quantity(name):
+    found = []
+    for need in QUANTITIES[name].needs.values():
+        of_tasks = tuple(of_pairs(need.measure, task) for task in need.tasks or (need.task or "rte",))
+        found.append(of_tasks if need.tasks else of_tasks[0])
+    of_sample = estimand(name, *found, **ARGUMENTS.get(name, {}))
+    if not of_sample.sampled:
+        return
     assert len(of_sample.clusters) == len(of_sample.blocks)
     for block, clusters in zip(of_sample.blocks, of_sample.clusters, strict=True):
         if len(block) == ROWS:
@@ -285,18 +234,13 @@ def test_a_shelf_reports_measurements_that_were_not_saved():
 
 
 def test_the_mean_gap_over_tasks_by_hand():
-    own = [scored([1, 1, 1, 0], [1, 1, 1, 1], "rte"), scored([1, 0], [1, 1], "sst2")]  # 75 and 50 %
-    other = [scored([0, 0, 0, 1], [1, 1, 1, 1], "rte"), scored([1, 1], [1, 1], "sst2")]  # 25 and 100 %
-    gap = estimand("mean-score-difference", tuple(own), tuple(other))
-    assert gap.value == pytest.approx((50 - 50) / 2)
+    target = [1, 1, 1, 0]
+    own = scored([1, 1, 0, 0], target, "mrpc"), scored([1, 0], [1, 1], "sst2")  # 75 (F1 80) and 50 %
+    other = scored([1, 0, 0, 0], target, "mrpc"), scored([1, 1], [1, 1], "sst2")  # 50 (F1 50) and 100 %
+    gap = estimand("mean-score-difference", own, other)
+    assert gap.value == pytest.approx((75 - 50 + 50 - 100) / 2)
     assert [len(block) for block in gap.blocks] == [4, 2]
-
-
-def test_the_mean_gap_with_f1_by_hand():
-    own = [scored([1, 1, 0, 0], [1, 1, 1, 0], "mrpc"), scored([1, 0], [1, 1], "sst2")]  # F1 80, accuracy 50 %
-    other = [scored([1, 0, 0, 0], [1, 1, 1, 0], "mrpc"), scored([1, 1], [1, 1], "sst2")]  # F1 50, accuracy 100 %
-    gap = read("mean-score-difference", tuple(own), tuple(other), with_f1=True)
-    assert gap == pytest.approx((80 - 50 + 50 - 100) / 2)
+    assert read("mean-score-difference", own, other, with_f1=True) == pytest.approx((80 - 50 + 50 - 100) / 2)
 
 
 def test_the_mean_gap_can_pass_and_fail():

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from measurements import SETTINGS, judged, made_up, measured, needed, of_id, scored, shares
+from measurements import SETTINGS, as_seeds, judged, made_up, measured, needed, of_id, scored, shares
 from verdicts import run_of
 
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.reasons import Grounds
 from bertsecrets.report.terminal import Screen, task_grid, verdict_table
 from bertsecrets.report.text import count_line, outcome_phrase
-from bertsecrets.types import Provenance, Subject
+from bertsecrets.types import Provenance
 
 ROWS = 1000
 CITED = {"seed_std": 1.0, "seed_source": "five seeds"}
@@ -26,9 +26,9 @@ def seeds(*right, rows=ROWS, task="rte", classes=(0.5, 0.5), initialisation="ran
         wrong = np.random.default_rng(seed).permutation(rows)[: 0 if count is None else rows - count]
         predicted = np.ones_like(target) if count is None else target.copy()
         predicted[wrong] = 1 - predicted[wrong]
-        subject = Subject("m", task, initialisation, seed)
-        scores.append(replace(scored(predicted, target, task, constant=count is None), subject=subject))
-    return [needed("score", each) for each in scores]
+        about = {"initialisation": initialisation, "seed": seed, "constant": count is None}
+        scores.append(needed("score", scored(predicted, target, task, **about)))
+    return scores
 
 
 def three_seeds(**heterogeneous):
@@ -58,7 +58,7 @@ def verdicts():
         (above, seeds(600, 610) + seeds(0, 0, 20, rows=25)[2:]),
         (above, collapsed),
         (above, collapsed[:1]),
-        (above, [needed("score", replace(half[2], subject=Subject("m", "rte", seed=seed))) for seed in (1, 2, 3)]),
+        (above, [needed("score", scores) for scores in as_seeds(*[half[2]] * 3)]),
         (same, seeds(164, 167, 170, **rte)),
         (same, seeds(154, 167, 180, **rte)),
         (same, seeds(900, 905, 895)),
@@ -81,15 +81,10 @@ def verdicts():
     for settings, other, one in [(zero, 1, 0), (zero, 0, 0), ({**zero, "figure": {"published": 90.0}}, 3, 2)]:
         yield judged(made_up("score-difference", **settings), half[other], half[one])
     yield judged(made_up("score-difference", existence=True, **zero), half[0], half[2])
-    few = {**zero, "smallest_effect": {"size": 5.0, "reason": "for a reason"}}
-    yield judged(made_up("score-difference", **few), half[1], half[0])
     limited = replace(half[1], provenance=Provenance(limit=ROWS))
-    yield judged(made_up("score-difference", **few), limited, half[0])
-    yield judged(
-        made_up("score-difference", **{**few, "smallest_effect": {**few["smallest_effect"], "size": 9.5}}),
-        half[2],
-        half[0],
-    )
+    for size, other in ((5.0, half[1]), (5.0, limited), (9.5, half[2])):
+        effect = {"size": size, "reason": "for a reason"}
+        yield judged(made_up("score-difference", smallest_effect=effect, **zero), other, half[0])
     for other in half[:3]:
         yield judged(made_up("score-difference", **{**zero, "kind": "equal"}), half[0], other)
 

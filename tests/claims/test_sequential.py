@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from measurements import SETTINGS, gridded, measured, needed, of_id, scored
+from measurements import SETTINGS, as_seeds, gridded, measured, needed, of_id, scored
 from scipy.stats import multivariate_normal, norm
 
 from bertsecrets.claims.judge import judge, judge_in_sequence
@@ -50,10 +50,7 @@ def scores(seeds: int, *, level=64.0, std: float, examples=277, rng: np.random.G
         for of_seed, dead in zip(right, rng.random(seeds) < collapse, strict=True)
     ]
     measurements = [scored(of_seed, target, constant=bool(np.ptp(of_seed) == 0)) for of_seed in answers]
-    return [
-        needed("score", replace(of_seed, subject=replace(of_seed.subject, seed=seed)))
-        for seed, of_seed in enumerate(measurements, start=1)
-    ]
+    return [needed("score", of_seed) for of_seed in as_seeds(*measurements)]
 
 
 def figure(published: float) -> Case:
@@ -95,14 +92,6 @@ def test_a_decision_is_never_taken_back_by_further_seeds():
     decided = judge_in_sequence(GROWS, [*by_seed[:3], *against[3:]], QUICK)
     alone = judge_in_sequence(GROWS, by_seed[:3], QUICK)
     assert (decided.outcome, decided.interval) == ("reproduced", alone.interval)
-
-
-def test_a_verdict_does_not_depend_on_how_many_seeds_there_were_at_its_analysis():
-    by_seed = growth(0.6, ratio=1.0)
-    one_by_one = [judge(GROWS, by_seed[:count], QUICK) for count in range(1, LAST + 1)]
-    ended = next((verdict for verdict in one_by_one if not verdict.open), one_by_one[-1])
-    at_once = judge_in_sequence(GROWS, by_seed, QUICK)
-    assert (at_once.outcome, at_once.interval, seeds_of(at_once)) == (ended.outcome, ended.interval, seeds_of(ended))
 
 
 def test_p_values_are_those_of_all_analyses_together():
@@ -149,10 +138,6 @@ def test_a_figure_may_deviate_before_the_last_analysis():
 # ---------------------------------------------------------------------- open claims
 
 
-def test_claims_that_more_seeds_could_decide_are_open():
-    assert judge(GROWS, growth(0.5, 3, ratio=1.0), QUICK).open
-
-
 def test_a_negligible_effect_is_found_however_few_seeds_doubt_it():
     """An effect of 0 is undecided after three seeds, and shown to be negligible by five."""
     by_seed = growth(0.0, ratio=0.02, examples=3000)
@@ -186,8 +171,6 @@ def test_seeds_that_learned_nothing_are_replaced():
 
 def test_a_training_of_which_three_seeds_learn_nothing_ends():
     dead = scores(4, std=1.0, rng=np.random.default_rng(4), collapse=1.0)
-    dead = [needed("score", replace(of_seed["scores"], subject=replace(of_seed["scores"].subject, seed=seed)))
-            for seed, of_seed in enumerate(dead, start=1)]  # fmt: skip
     seen = [judge(figure(64.0), dead[:count], QUICK) for count in (1, 2, 3)]
     assert [of_seed.outcome for of_seed in seen] == ["degenerate"] * 3
     assert [of_seed.open for of_seed in seen] == [True, True, False]

@@ -2,6 +2,8 @@
 
 import functools
 import math
+from collections.abc import Iterable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -32,8 +34,14 @@ def measured(
     return Measurement(measure, Subject("m", task_name, initialisation, seed), size, values or {}, samples, **more)
 
 
-def scored(predicted, target, task_name="rte", **values) -> Measurement:
-    return measured("scores", {"accuracy": 0.0, **values}, {"predicted": predicted, "target": target}, task_name)
+def scored(predicted, target, task_name="rte", *, initialisation="pretrained", seed=1, **values) -> Measurement:
+    samples, values = {"predicted": predicted, "target": target}, {"accuracy": 0.0, **values}
+    return measured("scores", values, samples, task_name, initialisation=initialisation, seed=seed)
+
+
+def as_seeds(*measurements: Measurement) -> list[Measurement]:
+    """Return the measurements as those of seeds 1, 2 and so on."""
+    return [replace(each, subject=replace(each.subject, seed=seed)) for seed, each in enumerate(measurements, start=1)]
 
 
 def correlated(predicted, target, **values) -> Measurement:
@@ -120,6 +128,11 @@ def judged(case: Case, *measurements: Needed, settings: JudgeParams = SETTINGS) 
         figure = figure.model_copy(update={"seed_std": 0.0, "seed_source": "a test"})
         case = Case(case.claim.model_copy(update={"tasks": {**case.claim.tasks, case.task: figure}}), case.task)
     return judge(case, [needed(case.claim.quantity, *measurements)], settings, checkpoint=True)
+
+
+def judged_seeds(case: Case, measurements: Iterable[Measurement], settings: JudgeParams = SETTINGS) -> Verdict:
+    """Return the verdict on a case whose quantity needs a single measurement, from that of each seed."""
+    return judge(case, [needed(case.claim.quantity, measurement) for measurement in measurements], settings)
 
 
 def verdict(name: str, *measurements: Needed) -> Verdict:
