@@ -140,10 +140,7 @@ class ColumnSelection:
 
 
 def with_same_selection(estimands: Sequence[Estimand]) -> list[Estimand]:
-    """Return each seed's estimand for the columns with the largest means across seeds.
-
-    All seeds then use the same columns. If any of the estimands has no selection, all of them are returned unchanged.
-    """
+    """Return each seed's estimand for the columns with the largest means across seeds; unchanged without selections."""
     selections = [estimand.selection for estimand in estimands if estimand.selection is not None]
     if len(selections) < len(estimands):
         return list(estimands)

@@ -109,10 +109,6 @@ class _Expectation(Section):
         """Return whether a band can decide a claim."""
         return True
 
-    def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
-        """Return the values that the interval must exclude before the claim can be decided."""
-        return evidence.limits or ()
-
 
 class Order(_Expectation):
     """The expectation that the quantity is above, or below, `value`.
@@ -141,9 +137,7 @@ class Order(_Expectation):
         effect = self.sign * published if self.comparable and self.value == 0 and published is not None else 0.0
         return MIN_EFFECT_SHARE * effect if effect > 0 else float("-inf")
 
-    def band(
-        self, case: JudgedCase, confidence: float, observed: Estimate | None = None, published_error: float = 0.0
-    ) -> Ends:
+    def band(self, case: JudgedCase, *_: Any) -> Ends:
         """Return both ends of the range above `value`, or of the range below it. One of the ends is infinite."""
         return (self.value, float("inf")) if self.kind == "above" else (float("-inf"), self.value)
 
@@ -192,16 +186,18 @@ class Equality(_Expectation):
 
     kind: Literal["equal"]
 
-    def band(
-        self, case: JudgedCase, confidence: float, observed: Estimate | None = None, published_error: float = 0.0
-    ) -> Ends:
+    def band(self, case: JudgedCase, *_: Any) -> Ends:
         """Return the equivalence limits. Only differences beyond these limits are large enough to be of interest."""
-        size, _ = case.smallest_effect
+        size, _why = case.smallest_effect
         return self.value - size, self.value + size
+
+    def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
+        """Return the values that the interval must exclude before the claim can be decided."""
+        return self.band(evidence.case)
 
     def decide(self, evidence: Evidence) -> Decision:
         """Return the outcome and its reason, based on two one-sided tests."""
-        (low, high), limits = evidence.interval, self.band(evidence.case, evidence.level)
+        (low, high), limits = evidence.interval, self.band(evidence.case)
         facts = {"interval": evidence.interval, "limits": limits, "why": evidence.case.smallest_effect[1]}
         if limits[0] < low and high < limits[1]:
             return self.passes, Grounds.EQUAL(**facts)
@@ -211,7 +207,7 @@ class Equality(_Expectation):
 
     def p_values(self, evidence: Evidence) -> PValues:
         """Return two p-values: one against the claim, and one in favour of the claim."""
-        (low, high), observed, level = self.band(evidence.case, evidence.level), evidence.observed, evidence.level
+        (low, high), observed, level = self.band(evidence.case), evidence.observed, evidence.level
         against = min(observed.p_below(low, level), observed.p_above(high, level))
         return against, max(observed.p_above(low, level), observed.p_below(high, level))
 
@@ -279,12 +275,11 @@ class Figure(Section):
     def decide(self, evidence: Evidence) -> Decision:
         """Return the outcome and its reason.
 
-        Before the last analysis, a deviation must lie outside a wider band. If the value lies between the two bands,
-        the claim remains open. If the published figure is the score of a constant answer, the band is the same as for
-        any other figure. However, training may collapse to either class. The claim therefore also holds if any seed
-        gives the published constant answer. It remains open if every seed gives a constant answer, but none gives the
-        published one. If the interval lies above the score of the most frequent class, the model has learned something,
-        and the claim cannot hold.
+        Before the last analysis, a deviation must lie outside a wider band. If the published figure is the score of a
+        constant answer, training may collapse to either class. The claim therefore also holds if any seed gives the
+        published constant answer. It remains open if every seed gives a constant answer, but none gives the published
+        one. If the interval lies above the score of the most frequent class, the model has learned something, and the
+        claim cannot hold.
         """
         case, value, limits = evidence.case, evidence.observed.value, evidence.limits
         outer = evidence.band(1 - evidence.early * (1 - evidence.confidence))

@@ -78,8 +78,7 @@ def judge_in_sequence(
     """Return the verdict of the first analysis that settles a claim or, if no analysis does, of the last analysis.
 
     Args:
-        fixed: Number of seeds to judge at once. Seeds that learned nothing are replaced by further seeds. By default,
-            the claim is judged after each seed.
+        fixed: Number of seeds to judge at once, apart from replaced ones. By default, the claim is judged after each.
     """
     for count in range(min(fixed or 1, len(by_seed)), len(by_seed) + 1):
         verdict = judge(case, by_seed[:count], settings, details=details)
@@ -94,10 +93,6 @@ def until_replaced(verdict: Verdict, wanted: int, measured: int) -> Verdict:
     """Return the verdict, with `open` set if seeds that learned nothing can be replaced by further seeds.
 
     Seeds are not replaced if none of them learned anything.
-
-    Args:
-        wanted: Number of seeds to judge.
-        measured: Number of seeds that were measured.
     """
     missing = 0 < len(verdict.by_seed) < wanted and measured < wanted + MOST_REPLACED
     return replace(verdict, open=missing and not verdict.case.seedless)
@@ -221,8 +216,8 @@ def _shortage(evidence: Evidence) -> Cause | None:
 def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> PValues:
     """Return two p-values, corrected for the number of analyses: one against the claim, and one in its favour.
 
-    The second p-value is None if the claim is about a published figure. A claim deviates if and only if the first
-    p-value is at most the run's error rate. It is reproduced if and only if the second p-value is at most this rate.
+    A claim deviates if and only if the first is at most the run's error rate. It is reproduced if and only if the
+    second, which is None for a published figure, is at most this rate.
     """
     if evidence.refuted:
         return SMALLEST_P_VALUE, 1.0

@@ -47,13 +47,8 @@ class Need:
 class Quantity:
     """A registered function that computes an estimand from measurements and the arguments of a claim.
 
-    Args:
-        arguments: Signature of those parameters of the function that are not measurements. The claim gives their
-            values.
-        within: Function that takes the name of a task and returns the range of possible values.
-        inherits: Whether the quantity is meaningless if the checkpoint's scores show that the checkpoint collapsed.
-            False if the quantity's own measurements already show a collapse, or if nothing is fine-tuned.
-        published: Whether the function uses published figures of the task.
+    `arguments` is the signature of those parameters of the function that are not measurements. The claim gives their
+    values. The other fields are as in `quantity`.
     """
 
     name: str
@@ -71,11 +66,7 @@ class Quantity:
 
 
 def all_of(needed: Mapping[str, Needed], *, states: bool = False) -> list[Measurement]:
-    """Return all measurements of one seed that the quantity reads, ordered by need and then by task.
-
-    Args:
-        states: Whether to include the scores that show whether the seed's checkpoints collapsed.
-    """
+    """Return all measurements of one seed that the quantity reads, by need and task; with `states`, its states too."""
     return [
         measurement
         for name, of_need in needed.items()
@@ -85,7 +76,7 @@ def all_of(needed: Mapping[str, Needed], *, states: bool = False) -> list[Measur
 
 
 def states_of(needed: Mapping[str, Needed]) -> tuple[Measurement, ...]:
-    """Return the scores that show whether a seed's checkpoints collapsed. Empty if the quantity needs none."""
+    """Return the scores that show whether a seed's checkpoints collapsed, if the quantity needs any."""
     states = needed.get(STATE, ())
     return states if isinstance(states, tuple) else (states,)
 
@@ -110,7 +101,8 @@ def quantity(
             figures.
         within: Range of possible values, or a function that takes the name of a task and returns the range. Intervals
             and bands are clipped to this range.
-        inherits: Whether the quantity is meaningless for a collapsed checkpoint (see `Quantity`).
+        inherits: Whether the quantity is meaningless if the checkpoint's scores show that the checkpoint collapsed.
+            False if the quantity's own measurements already show a collapse, or if nothing is fine-tuned.
         **needs: The measurements that the function needs. Each keyword is the name of a parameter of the function.
 
     Raises:

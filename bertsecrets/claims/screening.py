@@ -120,15 +120,14 @@ def is_result(measurements: Sequence[Measurement]) -> bool:
 def not_learned(measurement: Measurement) -> str:
     """Return a message if a fine-tuned model predicts no better than chance. Otherwise, the message is empty.
 
-    Accuracy must be `LEARNED_ERRORS` standard errors above its expectation under shuffled predictions. For regression,
-    the correlation with the targets must be `LEARNED_ERRORS` standard errors above 0. The check is skipped for small
-    samples, for models that are not fine-tuned from pretrained weights, and for modified inputs.
+    Accuracy must be `LEARNED_ERRORS` standard errors above its expectation under shuffled predictions, and correlation
+    above 0. The check is skipped for small samples, for models that are not fine-tuned from pretrained weights, and for
+    modified inputs.
     """
     samples = measurement.samples
     predicted, target = samples.get("baseline_predicted", samples.get("predicted")), samples.get("target")
-    if predicted is None or target is None or measurement.subject.initialisation != "pretrained":
-        return ""
-    if has_modified_inputs(measurement):
+    tuned = measurement.subject.initialisation == "pretrained"
+    if predicted is None or target is None or not tuned or has_modified_inputs(measurement):
         return ""
     if len(target) < ENOUGH_EXAMPLES or predicted.shape != target.shape or np.ptp(target) == 0:
         return ""
@@ -149,10 +148,9 @@ def has_modified_inputs(measurement: Measurement) -> bool:
 def is_copy(measurement: Measurement, other: Measurement) -> bool:
     """Return whether two trained subjects are too similar to come from independent training runs.
 
-    Predicted classes are compared only if they vary and contain enough errors. Otherwise, two seeds that collapsed to
-    the same constant answer, or two good models, would be rejected because they agree. Runs on a frozen encoder can be
-    very similar, so they are rejected only if their numbers are identical. Runs on modified inputs, such as cased text
-    for an uncased vocabulary, are never rejected, because independent runs may agree on such inputs.
+    Predicted classes are compared only if they vary and contain enough errors: two collapsed seeds, or two good models,
+    may agree. Runs on a frozen encoder can be very similar, so they are rejected only if their numbers are identical.
+    Runs on modified inputs, such as cased text for an uncased vocabulary, may agree and are never rejected.
     """
     initialisation = get_initialisation(measurement.subject.initialisation)
     if not initialisation.trains or has_modified_inputs(measurement):

@@ -149,11 +149,7 @@ class Verdict:
 
     @property
     def known_deviation(self) -> bool:
-        """Whether the claim deviates and a deviation from it is on record for the model.
-
-        A known deviation was found on all rows, so it does not excuse a deviation on only some of the rows. Nor does it
-        excuse a collapsed model.
-        """
+        """Whether the claim deviates, on all rows, and a deviation from it is on record for the model."""
         known = any(self.case.known_deviation(model) for model in self.models)
         return known and self.outcome == "deviates" and not self.limited
 

@@ -102,28 +102,6 @@ def test_a_regressor_that_fails_on_a_few_rows_is_degenerate():
     assert outcome("D1-stsb-pretrained", scores) == "degenerate"
 
 
-def features(rare, count=3, shape=(277, 4, 3), seed=1):
-    """Return attention to features, and the last [CLS] row; `rare` occurs in only `count` inputs, with high weights."""
-    rng = np.random.default_rng(seed)
-    kinds = {
-        kind: rng.uniform(0.0, 0.1, size=shape) for kind in ("noun", "verb", "pronoun", "subject", "object", "negation")
-    }
-    special = {kind: rng.uniform(low, low + 0.1, size=shape) for kind, low in (("cls", 0.4), ("sep", 0.6))}
-    kinds[rare] = np.full(shape, np.nan)
-    kinds[rare][:count] = 0.9
-    rows = {f"cls_row_{kind}": values[:, -1] for kind, values in {**kinds, **special}.items()}
-    return gridded("features", **{**kinds, **special}), rows
-
-
-def test_a_kind_of_word_in_three_inputs_decides_nothing():
-    attention, rows = features("negation")
-    attention = replace(attention, samples={**attention.samples, **rows})
-    assert outcome("E4-rte", attention) == "reproduced"  # based on the frequent kinds
-    rows["cls_row_sep"] = rows["cls_row_sep"] + 0.3
-    mrpc = of(replace(attention, samples={**attention.samples, **rows}), task="mrpc")
-    assert outcome("F2-mrpc", mrpc) == "reproduced"
-
-
 def grown(rng, spread, seeds=3, shape=(277, 6, 12)):
     """Yield attention to each kind of word after and before fine-tuning, for each seed.
 
