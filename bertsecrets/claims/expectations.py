@@ -363,7 +363,8 @@ class Figure(Section):
     def share_of_other_rows(self, measurements: Iterable[Measurement]) -> float:
         """Return the factor by which the sampling error is multiplied in a comparison with the published figure.
 
-        It is 1 if the figure was measured on different examples, and 0 for measurements on the same, whole set.
+        It is 1 if the figure was measured on different examples. If it was measured on the validation set, the factor
+        is 0 for measurements on the whole set, and between 0 and 1 for measurements on some of its rows.
         """
         if self.sampling != "score":
             return 1.0

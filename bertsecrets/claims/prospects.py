@@ -85,8 +85,8 @@ def read_prospects(file: Path) -> Prospects | None:
     try:
         return Prospects.model_validate_json(read_text(file, PROSPECTS_BYTES))
     except ValidationError as error:
-        advice = "delete this file, and run python -m instruments calibrate --as-published"
-        raise UserError(f"{file}: {first_problem(error)}: {advice}") from error
+        remedy = "delete this file, and run python -m instruments calibrate --as-published"
+        raise UserError(f"{file}: {first_problem(error)}: {remedy}") from error
 
 
 def prospect(case: Case) -> Prospect | None:

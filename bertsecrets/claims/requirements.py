@@ -50,7 +50,7 @@ def required_measurements(bench: Bench, case: Case) -> list[RequiredMeasurement]
     claim, required = case.claim, []
     for name, need in _needs(case).items():
         options = {**(claim.options if need.measure == claim.measure else {}), **need.options}
-        initialisation = cast(InitialisationName, claim.whose(need))
+        initialisation = cast(InitialisationName, claim.initialisation_of(need))
         for task_name in _tasks(bench, case, need):
             required.append(RequiredMeasurement(name, need.measure, task_name, initialisation, options))
     return required

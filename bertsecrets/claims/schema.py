@@ -140,11 +140,12 @@ class Claim(References):
     def seedless(self) -> bool:
         """True if nothing that the claim needs is trained, so that seeds make no difference."""
         return all(
-            is_seedless(need.measure) or (self.whose(need) == "untrained" and need.measure not in CLASSIFIER_MEASURES)
+            is_seedless(need.measure)
+            or (self.initialisation_of(need) == "untrained" and need.measure not in CLASSIFIER_MEASURES)
             for need in QUANTITIES[self.quantity].needs.values()
         )
 
-    def whose(self, need: Need) -> str | None:
+    def initialisation_of(self, need: Need) -> str | None:
         """Return the initialisation that a need of the claim's quantity refers to."""
         return {"own": self.initialisation, "against": self.against}.get(need.whose, need.whose)
 

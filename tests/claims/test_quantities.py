@@ -62,12 +62,6 @@ def test_blocks_are_resampled_independently_and_rows_of_a_block_jointly():
     assert estimate([separate], SETTINGS).examples == 800
 
 
-def test_blocks_may_differ_in_rows_and_columns():
-    from_blocks = Estimand((np.ones((3, 2)), np.full((5, 1), 4.0)), lambda a, b: a.sum(-1) + b[..., 0])
-    assert from_blocks.value == 6.0
-    assert estimate([from_blocks], SETTINGS).replicates.tolist() == [[6.0]] * 2000
-
-
 def test_seeds_see_the_same_resamples_of_their_examples():
     rng = np.random.default_rng(3)
     base = rng.normal(size=(300, 1))

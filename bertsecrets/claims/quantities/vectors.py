@@ -45,7 +45,8 @@ def geometry(after: Measurement, before: Measurement) -> Estimand:
     The mean vector is subtracted before the cosines are computed.
     """
     block, _ = _pairs(after, before)
-    layers, half = block.shape[1] // 2, block.shape[1] // 4
+    layers = block.shape[1] // 2
+    half = layers // 2
     if not half:
         raise NotApplicableError("a model with one layer has no upper half")
     tuned, plain = block[:, :layers], block[:, layers:]
