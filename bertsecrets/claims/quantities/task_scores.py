@@ -109,7 +109,7 @@ def mean_over_tasks(by_task: Sequence[Estimand]) -> Estimand:
     other=Need("scores", "against", tasks=SEVEN_TASKS),
 )
 def mean_difference(own: tuple[Measurement, ...], other: tuple[Measurement, ...], with_f1: bool = False) -> Estimand:
-    """Return one subject's score minus the other's (see `difference`), averaged over K19's seven tasks."""
+    """Return one subject's score minus the other's, averaged over K19's seven tasks."""
     return mean_over_tasks([difference(tuned, plain, with_f1) for tuned, plain in zip(own, other, strict=True)])
 
 
