@@ -128,7 +128,9 @@ GRIDS = (
     "final", "word", "equal", "expected",
 )  # fmt: skip
 UNCLUSTERED = {"anisotropy", "example-sentence", "frame-heads", "pattern-quality", "published-figures"}
+OF_CLASSES = ("class-share", "class-share-change", "figure-2-difference", "figure-2-rank-correlation")
 ARGUMENTS = {
+    **{name: {"classes": ["block"]} for name in OF_CLASSES},
     "best-feature-growth": {"kinds": ["noun", "object"]},
     "feature-depth": {"kinds": ["noun", "verb"]},
     "figure-6-correlation": {"kind": "sep"},
@@ -140,13 +142,13 @@ ARGUMENTS = {
 
 def of_pairs(measure, task_name):
     """Return a measurement of twelve rows, in pairs that share a text, with all that any quantity reads."""
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(len(task_name))
     grids = {kind: rng.random((ROWS, 12, 12)) for kind in GRIDS}
     samples = {**grids, "within": rng.random(ROWS), "between": rng.random(ROWS), "cluster": SHARED}
     samples |= {f"cls_row_{kind}": grids[kind][:, -1] for kind in WORDS}
     for reading in ("special", "stripes"):
         samples[f"{reading}_predicted"] = rng.integers(5, size=(ROWS, 12, 12))
-    samples |= {"special_expected": np.full((ROWS, 5), 0.2), "special_errors": np.zeros((3, 5))}
+    samples |= {"special_expected": rng.dirichlet(np.ones(5), ROWS), "special_errors": np.zeros((3, 5))}
     shape = {"head-ablation": (12, 12), "layer-ablation": (12,), "weight-pruning": (7,), "head-pruning": (9,)}
     sets = shape.get(measure, ())
     samples["predicted"] = rng.integers(2, size=(math.prod(sets), ROWS) if sets else ROWS)
