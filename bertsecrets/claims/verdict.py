@@ -7,8 +7,8 @@ from typing import Any, Literal
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.estimand import Extreme
 from bertsecrets.claims.expectations import Figure, Order
+from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.reasons import Cause
-from bertsecrets.claims.requirements import reads_model
 from bertsecrets.claims.schema import Case
 from bertsecrets.formats import ERROR, PASSES, Deviation, Outcome, VerdictData
 from bertsecrets.measures.registry import get_measure
@@ -140,7 +140,8 @@ class Verdict:
     @property
     def about_model(self) -> bool:
         """Whether the claim is about a model and not, like D7, only about published figures."""
-        return reads_model(self.case)
+        needs = QUANTITIES[self.case.claim.quantity].needs.values()
+        return any(get_measure(need.measure).reads_model for need in needs)
 
     @property
     def counted(self) -> bool:
