@@ -125,12 +125,7 @@ def zipped_pairs(sources: Marks, targets: Marks) -> TokenPairs:
 def encode_words(
     tokenizer: Any, first: Sequence[str], second: Sequence[str] | None = None, max_length: int = 512
 ) -> tuple[Encoded, Alignment]:
-    """Encode texts (or pairs of texts) as `encoding.encode` does. Return the token ids and their alignment.
-
-    Args:
-        max_length: Maximum number of word-pieces per example, including special tokens. The longer text is truncated
-            first.
-    """
+    """Encode texts (or pairs of texts) as `encoding.encode` does. Return the token ids and their alignment."""
     encoded, encodings = tokenize(tokenizer, first, second, max_length)
     longest = int(encoded.lengths.max(initial=1))
     offsets = np.zeros((len(encoded), longest, 2), dtype=np.int64)

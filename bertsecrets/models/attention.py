@@ -43,14 +43,11 @@ class Observer(Protocol):
 class Tap:
     """A model that passes the attention weights of each layer to a callback immediately after computing them.
 
-    The model must have been opened with eager attention, because fused kernels never compute the weights.
+    The model must have been opened with eager attention, because fused kernels never compute the weights. The rows of
+    padding tokens are set to 0, unless `keep_padding_rows` is True.
     """
 
     def __init__(self, model: Any, layers: int, keep_padding_rows: bool = False):
-        """
-        Args:
-            keep_padding_rows: Whether to keep the rows of padding tokens unchanged. If False, these rows are set to 0.
-        """
         self.model = model
         self.layers = layers
         self.keep_padding_rows = keep_padding_rows
@@ -123,8 +120,6 @@ class Pass:
         Args:
             progress: Progress callback, called after each batch with the number of examples in the batch.
         """
-        if not observers:
-            raise UserError("nothing to observe: at least one measure must be given")
         layers, padding_rows = self.model.layers, self.padded_to is not None
         main = Tap(self.model.model, layers, padding_rows)
         second = Tap(self.other.model, layers, padding_rows) if self.other is not None else None
@@ -132,9 +127,6 @@ class Pass:
         for batch in _bounded(encoded, self.model.heads, layers if second else 1, self.padded_to):
             on_device = batch.to(device)
             held: list[Maps] = []
-
-            def hold(_layer: int, maps: Maps, held=held) -> None:
-                held.append(maps)
 
             def see(layer: int, maps: Maps, on_device=on_device, held=held) -> None:
                 second_maps = held[layer] if held else None
@@ -144,7 +136,7 @@ class Pass:
                     held[layer] = torch.empty(0)  # frees the second model's maps, which have been compared
 
             if second is not None:
-                second.run(on_device, hold)
+                second.run(on_device, held.insert)
             main.run(on_device, see)
             if progress:
                 progress(len(batch.indices))

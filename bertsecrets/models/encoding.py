@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from tokenizers import Encoding, Tokenizer
 from torch.nn import functional
 
@@ -87,16 +87,10 @@ _encoded: dict[tuple[str, str, int], Encoded] = {}
 def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
     """Encode a split as token ids. As in K19's code, the two texts of a pair are two segments.
 
-    If a pair is too long, the longer text is truncated first. Callers must not modify the result, because each process
-    caches it by rows, tokenizer and length.
-
-    Args:
-        max_length: Maximum number of word-pieces per example, including special tokens.
+    An example has at most `max_length` word-pieces, including special tokens. If a pair is too long, the longer text is
+    truncated first. Callers must not modify the result, because each process caches it by rows, tokenizer and length.
     """
-    identity = _identity(tokenizer)
-    if identity is None:
-        return tokenize(tokenizer, split.sentence1, split.sentence2, max_length)[0]
-    key = (split.fingerprint, identity, max_length)
+    key = (split.fingerprint, _identity(tokenizer), max_length)
     encoded = _encoded.pop(key, None) or tokenize(tokenizer, split.sentence1, split.sentence2, max_length)[0]
     _encoded[key] = encoded  # the newest split comes last
     while len(_encoded) > CACHED_SPLITS:
@@ -104,13 +98,8 @@ def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
     return encoded
 
 
-def _identity(tokenizer: Any) -> str | None:
-    """Return a digest of everything that affects the output of a fast tokenizer. For a slow tokenizer, return None.
-
-    Truncation and padding are not included, because `tokenize` sets them on each call.
-    """
-    if getattr(tokenizer, "backend_tokenizer", None) is None:
-        return None
+def _identity(tokenizer: Any) -> str:
+    """Return a digest of everything that affects the output of a fast tokenizer, except what `tokenize` sets."""
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
     shown = ("truncation_side", "model_input_names", "all_special_ids", "unk_token_id", "pad_token_id")
     rest = {name: getattr(tokenizer, name, None) for name in shown}
@@ -122,10 +111,8 @@ def tokenize(
 ) -> tuple[Encoded, Sequence[Encoding]]:
     """Return the token ids of texts (or pairs of texts), and the tokenizer's encoding of each example.
 
-    If a text contains the name of a special token, such as "[SEP]", this name is encoded as plain text.
-
-    Args:
-        max_length: Maximum number of word-pieces per example, including special tokens.
+    If a text contains the name of a special token, such as "[SEP]", this name is encoded as plain text. An example has
+    at most `max_length` word-pieces, including special tokens.
     """
     pairs = {"text_pair": list(second)} if second is not None else {}
     coded = tokenizer(
@@ -208,12 +195,10 @@ def batches(encoded: Encoded, tokens: int = BATCH_TOKENS, rows: int = 256, width
 
 
 def collate(encoded: Encoded, indices: Int[np.ndarray, " rows"] | Sequence[int], width: int | None = None) -> Batch:
-    """Collate examples into one batch. Padding is on the right, regardless of the tokenizer's `padding_side`.
+    """Collate examples into one batch, in the same form for training and evaluation.
 
-    Training and evaluation both use this function, so that inputs always have the same form.
-
-    Args:
-        width: Number of tokens to which the batch is padded, unless its longest example is longer.
+    Padding is on the right, regardless of the tokenizer's `padding_side`. The batch is padded to its longest example
+    or, if that is longer, to `width` tokens.
     """
     rows = [encoded.input_ids[i] for i in indices]
     lengths = torch.tensor([len(row) for row in rows])
@@ -266,14 +251,6 @@ def loss_of(regression: bool) -> Loss:
     >>> loss_of(regression=True)(torch.tensor([[1.0], [4.0]]), torch.tensor([2.0, 2.0])).item()
     5.0
     """
-    return _squares if regression else _entropy
-
-
-def _squares(logits: Float[torch.Tensor, "rows 1"], target: Shaped[torch.Tensor, " rows"]) -> Float[torch.Tensor, ""]:
-    return (logits[:, 0] - target.to(logits.dtype)).square().sum()
-
-
-def _entropy(
-    logits: Float[torch.Tensor, "rows classes"], target: Shaped[torch.Tensor, " rows"]
-) -> Float[torch.Tensor, ""]:
-    return functional.cross_entropy(logits, target.long(), reduction="sum")
+    if regression:
+        return lambda logits, target: (logits[:, 0] - target.to(logits.dtype)).square().sum()
+    return lambda logits, target: functional.cross_entropy(logits, target.long(), reduction="sum")

@@ -114,7 +114,8 @@ def open_classifier(
     chosen = get_initialisation(initialisation)
     if chosen.loads:
         torch.manual_seed(seed)
-        model, drawn = _load_classifier(ref, config, attention)  # a saved classifier may have a different size
+        # A saved classifier may have a different size.
+        model, drawn = _load_weights(ref, AutoModelForSequenceClassification, config, attention)
         encoder = f"{model.base_model_prefix}."
         _refuse_drawn(ref.path, [key for key in drawn if key.startswith(encoder) and ".pooler." not in key])
         head = [key for key in model.state_dict() if not key.startswith(encoder)]
@@ -143,33 +144,17 @@ def _prepare_to_classify(config: Any, tokenizer: Any) -> None:
         config.pad_token_id = tokenizer.pad_token_id
 
 
-def _load_classifier(
-    ref: ModelRef, config: Any, attention: str, *, trained: bool = False
-) -> tuple[Any, dict[str, tuple[int, ...] | None]]:
-    """Load a classifier as `_load_weights` does. `trained` says whether the stored classifier head is used."""
-    from transformers import AutoModelForSequenceClassification
-
-    return _load_weights(
-        ref,
-        AutoModelForSequenceClassification,
-        trained=trained,
-        config=config,
-        attn_implementation=_kernel(config, attention),
-        dtype=torch.float32,
-    )
-
-
 def _load_weights(
-    ref: ModelRef, cls: Any, *, trained: bool = False, **options: Any
+    ref: ModelRef, cls: Any, config: Any, attention: str, *, trained: bool = False
 ) -> tuple[Any, dict[str, tuple[int, ...] | None]]:
     """Return a model, and a dict with the stored shape of each weight that does not fit the model.
 
-    For a weight that is missing, the shape is None.
+    For a weight that is missing, the shape is None. `trained` says whether the stored classifier head is used.
     """
     from transformers import AutoModel
 
     if (model := borrowed(ref.path, bare=cls is AutoModel)) is not None:
-        own, config = model.config, options["config"]
+        own = model.config
         own.id2label, own.label2id, own.pad_token_id = config.id2label, config.label2id, config.pad_token_id
         return model, {}
     needed = sum(file.stat().st_size for file in listed(Path(ref.path), "*.safetensors")) if ref.local else None
@@ -182,7 +167,9 @@ def _load_weights(
             use_safetensors=True,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # the caller rejects them by name
-            **options,
+            config=config,
+            attn_implementation=_kernel(config, attention),
+            dtype=torch.float32,
         )
     drawn = dict.fromkeys(info["missing_keys"]) | {key: tuple(shape) for key, shape, *_ in info["mismatched_keys"]}
     check_weights(ref.path, model, info["unexpected_keys"], ref.tensors(), trained=trained)
@@ -217,7 +204,7 @@ def open_encoder(ref: ModelRef) -> OpenModel:
     config = open_config(ref)
     if (why := why_no_maps(config)) is not None:
         raise unreadable(config, why)
-    model, drawn = _load_weights(ref, AutoModel, config=config, attn_implementation="eager")
+    model, drawn = _load_weights(ref, AutoModel, config, "eager")
     _refuse_drawn(ref.path, [key for key in drawn if not key.startswith("pooler.")])
     tokenizer = open_tokenizer(ref)
     match_tokenizer(tokenizer, config, ref.path)
@@ -230,12 +217,14 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
     If the classes of the checkpoint and of the task are in different orders, the outputs are reordered. If the
     checkpoint has no tokenizer, the base model's tokenizer is used.
     """
+    from transformers import AutoModelForSequenceClassification
+
     config = open_checkpoint_config(folder, task)
     ref = ModelRef.in_folder(folder)
     tokenizer = _checkpoint_tokenizer(ref, base, config)
     match_tokenizer(tokenizer, config, ref.path)
     _prepare_to_classify(config, tokenizer)
-    model, drawn = _load_classifier(ref, config, attention, trained=True)
+    model, drawn = _load_weights(ref, AutoModelForSequenceClassification, config, attention, trained=True)
     if drawn and not any(name.startswith(f"{model.base_model_prefix}.") and ".pooler." not in name for name in drawn):
         other = next(((name, shape) for name, shape in sorted(drawn.items()) if shape is not None), None)
         if other is not None:
@@ -292,21 +281,21 @@ def _name_classes(config: Any, classes: Sequence[str]) -> None:
 
 
 def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> Any:
-    folder = Path(ref.path)
     own = open_tokenizer(ref) if ref.tokenizer() else None
-    of_base = open_tokenizer(base) if base is not None else None
-    if own is None and of_base is None:
-        raise UserError(f"checkpoint {folder} holds no tokenizer: save the tokenizer in the same folder")
-    if own is not None and of_base is not None and own.get_vocab() != of_base.get_vocab():
+    if base is None:
+        if own is None:
+            raise UserError(f"checkpoint {ref.path} holds no tokenizer: save the tokenizer in the same folder")
+        return own
+    of_base = open_tokenizer(base)
+    if own is None:
+        check_embeddings(f"checkpoint {ref.path}", config, base, of_base)
+        return of_base
+    if own.get_vocab() != of_base.get_vocab():
         raise UserError(
-            f"checkpoint {folder} has a different vocabulary ({len(own)} entries) from {base.name if base else ''} "
+            f"checkpoint {ref.path} has a different vocabulary ({len(own)} entries) from {base.name} "
             f"({len(of_base)} entries): use the option `model` to name the model that it was trained from"
         )
-    if own is not None:
-        return own
-    assert base is not None
-    check_embeddings(f"checkpoint {folder}", config, base, of_base)
-    return of_base
+    return own
 
 
 def check_embeddings(model: str, config: Any, base: ModelRef, tokenizer: Any) -> None:
@@ -343,10 +332,8 @@ def _activate(model: Any, name: Any, folder: Path) -> None:
 
 def _order_classes(model: Any, task: Task) -> None:
     """Reorder the outputs of a classifier if its classes are in a different order from the classes of the task."""
-    if task.regression:
-        return
     names = list(model.config.id2label.values())
-    if names == list(task.labels):
+    if task.regression or names == list(task.labels):
         return
     last: Any = [m for m in model.modules() if isinstance(m, nn.Linear) and m.out_features == task.outputs][-1]
     order = torch.tensor([names.index(label) for label in task.labels])

@@ -140,11 +140,6 @@ def test_a_cosine_by_hand():
     assert map_cosine(one, other).item() == pytest.approx(0.5 / 1.5)
 
 
-def test_a_pass_needs_an_observer():
-    with pytest.raises(UserError, match="nothing to observe"):
-        Pass(opened(family("bert"))).feed(inputs_for("bert"), [])
-
-
 # ---------------------------------------------------------------------- sanity checks
 
 

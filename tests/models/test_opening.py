@@ -124,8 +124,8 @@ def test_half_precision_files_are_opened_in_float32(own_bert):
     save_file(tensors, own_bert / "model.safetensors", metadata={"format": "pt"})
     config = json.loads((own_bert / "config.json").read_text())
     (own_bert / "config.json").write_text(json.dumps(config | {"dtype": "float16"}))
-    for opened in (open_classifier(locate(str(own_bert)), task("rte")), open_checkpoint(own_bert, task("rte"))):
-        assert {parameter.dtype for parameter in opened.model.parameters()} == {torch.float32}
+    for opened in openers(own_bert):
+        assert {parameter.dtype for parameter in opened().model.parameters()} == {torch.float32}
 
 
 def test_the_seed_changes_the_classifier_and_not_the_encoder(tiny_bert):

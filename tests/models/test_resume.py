@@ -21,7 +21,7 @@ from bertsecrets.models.opening import open_classifier
 from bertsecrets.models.training import loop as module
 from bertsecrets.models.training import states
 from bertsecrets.models.training.finetune import finetune
-from bertsecrets.models.training.states import newest, save_state
+from bertsecrets.models.training.states import newest
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
@@ -234,7 +234,6 @@ def test_a_training_continues_if_a_state_cannot_be_written(
     (tmp_path / "file").write_text("in the way")
     run(tiny_bert, tiny_glue, tmp_path / "again", tmp_path / "file" / "states", monkeypatch)
     assert "not saved: cannot write" in capsys.readouterr().err
-    assert not save_state(tmp_path / "file" / "states", newest(begun))
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == whole
 
 
@@ -279,7 +278,6 @@ def test_saving_takes_at_most_its_share_of_the_time(tiny_bert, tiny_glue, tmp_pa
     def slow_keep(folder, state, reserved):
         now[0] += 10.0
         saves.append(state.step)
-        return True
 
     take_step = module.Training.take_step
 

@@ -46,13 +46,11 @@ def state_bytes(model: nn.Module) -> int:
     return 3 * sum(weight.nbytes for weight in model.parameters() if weight.requires_grad)
 
 
-def save_state(folder: Path, state: State, reserved: int = 0) -> bool:
-    """Write a state to the folder of a run's states, and remove older states. Return whether the state was written.
+def save_state(folder: Path, state: State, reserved: int) -> None:
+    """Write a state to the folder of a run's states, and remove older states.
 
     If the state cannot be written, for example because the disk is full, the problem is logged and training continues.
-
-    Args:
-        reserved: Number of bytes that must remain free for the checkpoint.
+    `reserved` is the number of bytes that must remain free for the checkpoint.
     """
     size = sum(tensor.nbytes for tensors in state.tensors.values() for tensor in tensors.values())
     place = folder / f"step-{state.step:09d}"
@@ -67,11 +65,10 @@ def save_state(folder: Path, state: State, reserved: int = 0) -> bool:
                 write_manifest(temporary, {"kind": "training", "name": folder.name, "step": state.step})
     except (UserError, OSError) as error:
         log.info(f"training state after step {state.step} not saved: {error}")
-        return False
+        return
     for older in folder.iterdir():
         if older != place:
             shutil.rmtree(older, ignore_errors=True)
-    return True
 
 
 def newest(folder: Path) -> State | None:
