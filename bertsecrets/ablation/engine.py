@@ -55,7 +55,6 @@ class Engine:
         """Return the engine for a classifier, after testing it on a probe.
 
         Args:
-            ablation: Kind of ablation.
             path: Path to use. With `auto`, the fast path is used if it agrees with the general path.
             budget: Memory that batches may use. Defaults to half of the free memory.
         """
@@ -166,11 +165,10 @@ class Engine:
 
 
 def ablate(
-    engine: Engine | OpenModel,
+    engine: Engine,
     encoded: Encoded,
     sets: Sequence[HeadSet],
     *,
-    device: torch.device | str = "cpu",
     instead: Instead | None = None,
     progress: Callable[[float], Any] | None = None,
 ) -> Float[np.ndarray, "sets examples outputs"]:
@@ -180,21 +178,17 @@ def ablate(
     number of examples. Batches that do not fit into memory are split.
 
     Args:
-        engine: Engine to use, or a classifier. In the latter case, an engine is opened for the classifier.
         sets: Sets of heads. A head is given as (layer, head), counted from 0. Duplicate sets are allowed.
-        device: Device of the engine that is opened for a classifier. Ignored if an engine is given.
         instead: Function that computes replacement vectors. By default, they are computed from `encoded`, according to
             the engine's kind of ablation.
         progress: Progress callback, called with the number of sets completed since the last call, which may be a
             fraction.
     """
-    if isinstance(engine, OpenModel):
-        engine = Engine.open(engine, device)
-    check_sets(sets, len(engine.skeleton.layers), engine.skeleton.heads)
+    layers = len(engine.skeleton.layers)
+    check_sets(sets, layers, engine.skeleton.heads)
     if not sets:
         return np.zeros((0, len(encoded), engine.skeleton.model.config.num_labels), dtype=np.float32)
     engine.check_longest(encoded)
-    layers = len(engine.skeleton.layers)
     different = sorted(set(sets), key=lambda heads: (lowest_layer(heads, layers), sorted(heads)))
     place_of = {heads: i for i, heads in enumerate(different)}
     if instead is None:

@@ -82,10 +82,9 @@ class Grid:
         """Compute missing portions, and return all results in the order of `sets`.
 
         Args:
-            compute: Function that returns the results for some sets. The second argument of this function is a progress
-                callback, called with the number of sets completed since the last call, which may be a fraction.
+            compute: Function that returns the results for some sets. Its second argument is a progress callback.
             progress: Progress callback, called with the number of sets that any process has completed since the last
-                call.
+                call, which may be a fraction.
         """
         with in_use(self.folder):
             results = self._results(compute, progress or (lambda _done: None))

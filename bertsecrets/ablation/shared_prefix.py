@@ -143,7 +143,6 @@ def _pass_last(
 
 
 def _indices(values: Sequence[int], device: torch.device) -> Int[torch.Tensor, " indices"]:
-    """Return the indices as a tensor on the device."""
     return _constant(tuple(values), device)
 
 

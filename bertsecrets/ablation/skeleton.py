@@ -42,15 +42,22 @@ PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bm
 
 
 class Watch:
-    """Callbacks that run whenever attention is computed. This base class only counts the calls.
+    """Callbacks that run whenever attention is computed, in a run that disables heads. `layer` is the current layer.
 
-    `vectors` is called only if `reads_vectors` is True. If `gradients` is True, the forward pass is differentiable.
+    If replacement vectors are given, those of disabled heads are replaced; if not, disabled heads attend uniformly. If
+    `gradients` is True, the forward pass is differentiable.
     """
 
     gradients = False
 
-    def __init__(self, reads_vectors: bool = False):
-        self.seen, self.read, self.reads_vectors = 0, 0, reads_vectors
+    def __init__(
+        self,
+        disabled: Bool[torch.Tensor, "rows layers heads"] | None = None,
+        vectors: Sequence[Vectors] | None = None,
+    ):
+        self.layer, self.expected, self.seen, self.read = -1, 0, 0, 0
+        self.reads_vectors = vectors is not None
+        self._disabled, self._vectors = disabled, vectors
 
     def kept_heads(self) -> Bool[torch.Tensor, "rows heads"] | None:
         """Return a mask of the heads that keep their attention weights; None if all heads keep them.
@@ -58,12 +65,14 @@ class Watch:
         This is called before attention is computed.
         """
         self.seen += 1
-        return None
+        return None if self._disabled is None or self.reads_vectors else ~self._disabled[:, self.layer]
 
     def vectors(self, context: PerHead) -> PerHead:
-        """Return the vectors to pass to the output projection in place of `context`."""
+        """Return the vectors to pass to the output projection. This is called only if `reads_vectors` is True."""
         self.read += 1
-        return context
+        if self._disabled is None or self._vectors is None:
+            return context
+        return put(context, self._disabled[:, self.layer], self._vectors[self.layer])
 
 
 _watch: ContextVar[Watch] = ContextVar("watch")
@@ -116,7 +125,6 @@ class WrittenWeights(TorchFunctionMode):
         self._weights: torch.Tensor | None = None  # weights that have not been multiplied with values yet
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        """Call the function. If it returns attention weights, overwrite the weights of disabled heads."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if self._weights is not None and func in PRODUCTS and args and args[0].data_ptr() == self._weights.data_ptr():
@@ -137,54 +145,28 @@ class WrittenWeights(TorchFunctionMode):
         return weights
 
 
-class _Run(Watch):
-    """Callbacks of a run that disables heads. `layer` is the current layer."""
-
-    def __init__(self, disabled: Bool[torch.Tensor, "rows layers heads"] | None, vectors: Sequence[Vectors] | None):
-        super().__init__(reads_vectors=vectors is not None)
-        self.layer, self.expected = -1, 0
-        self._disabled, self._vectors = disabled, vectors
-
-    def kept_heads(self) -> Bool[torch.Tensor, "rows heads"] | None:
-        """Return a mask of the heads that keep their attention weights; None if all heads keep them.
-
-        All heads keep their weights if the vectors of disabled heads are replaced instead.
-        """
-        super().kept_heads()
-        return None if self._disabled is None or self.reads_vectors else ~self._disabled[:, self.layer]
-
-    def vectors(self, context: PerHead) -> PerHead:
-        """Return the vectors of all heads, after replacing those of disabled heads."""
-        super().vectors(context)
-        if self._disabled is None or self._vectors is None:
-            return context
-        return put(context, self._disabled[:, self.layer], self._vectors[self.layer])
-
-
-class _Read(_Run):
+class _Read(Watch):
     """Callbacks of a run that records the vectors of all heads in each layer."""
 
     def __init__(self) -> None:
-        super().__init__(None, [])
+        super().__init__(vectors=[])
         self.recorded: list[PerHead] = []
 
     def vectors(self, context: PerHead) -> PerHead:
-        """Record the vectors, and return them unchanged."""
         self.recorded.append(context.clone())
         return super().vectors(context)
 
 
-class _Gated(_Run):
+class _Gated(Watch):
     """Callbacks of a run that multiplies each head's vectors by a gate."""
 
     gradients = True
 
     def __init__(self, gates: Gates):
-        super().__init__(None, [])
+        super().__init__(vectors=[])
         self._gates = gates
 
     def vectors(self, context: PerHead) -> PerHead:
-        """Return the vectors, multiplied by the gates of their heads."""
         return super().vectors(context) * self._gates[:, self.layer][..., None, None]
 
 
@@ -320,7 +302,7 @@ class Skeleton:
                 output.
             vectors: Replacement vectors for each layer. If None, disabled heads attend uniformly.
         """
-        return self._run(ids, segments, _Run(disabled, vectors), enter)
+        return self._run(ids, segments, Watch(disabled, vectors), enter)
 
     def vectors(
         self, ids: Int[torch.Tensor, "rows tokens"], segments: Int[torch.Tensor, "rows tokens"] | None = None
@@ -340,7 +322,7 @@ class Skeleton:
         """
         return self._run(ids, segments, _Gated(gates))
 
-    def _run(self, ids, segments, run: _Run, enter: Enter | None = None) -> Float[torch.Tensor, "rows outputs"]:
+    def _run(self, ids, segments, run: Watch, enter: Enter | None = None) -> Float[torch.Tensor, "rows outputs"]:
         def enter_next(hidden: Hidden) -> tuple[Hidden, bool]:
             run.layer += 1
             state, computes = enter(run.layer, hidden) if enter else (hidden, True)
@@ -375,10 +357,7 @@ class Skeleton:
 def _replaceable(
     forward: Callable[..., Any], enter: Callable[[Hidden], tuple[Hidden, bool]], fields: int | None
 ) -> Callable[..., Any]:
-    """Return a `forward` that first calls `enter` with the layer's input.
-
-    `enter` returns a replacement for the input, and whether to run the layer. If the layer is not run, the replacement
-    is used as the layer's output.
+    """Return a `forward` that first calls `enter` (see `Skeleton.run`) with the layer's input.
 
     Args:
         fields: Length of the tuple that the layer returns, in which hidden states come first. None if the layer returns

@@ -76,7 +76,7 @@ def test_minilm_without_any_single_head_equals_the_reference(minilm, sentences):
 def test_minilm_without_layers_pairs_and_mixed_sets_equals_the_reference(minilm, sentences):
     sets = [BASELINE, *whole_layers(6, 12), *head_pairs(3, 12)[::30], *nested([(5, 3), (0, 1), (2, 7)])]
     some = part(sentences, [0, 4, 8])
-    check(ablate(minilm, some, sets), plain_logits(minilm.model, some, sets))
+    check(ablate(Engine.open(minilm), some, sets), plain_logits(minilm.model, some, sets))
 
 
 @pytest.mark.parametrize("family", fast_tier(FAMILIES, "Bert", "DistilBert", "Albert", "GPT2", "ModernBert"))
@@ -152,7 +152,7 @@ def test_padding_never_changes_a_logit(engine):
 
 def test_the_engine_leaves_the_model_unchanged(minilm, sentences):
     before, attention = predict(minilm.model, sentences), minilm.model.config._attn_implementation
-    ablate(minilm, part(sentences, [1, 2]), whole_layers(6, 12))
+    ablate(Engine.open(minilm), part(sentences, [1, 2]), whole_layers(6, 12))
     np.testing.assert_array_equal(predict(minilm.model, sentences), before)
     assert minilm.model.config._attn_implementation == attention
     assert not any("forward" in vars(module) for module in minilm.model.modules())
@@ -201,8 +201,9 @@ def test_a_model_that_only_resembles_bert_takes_the_general_path():
     classifier = tiny("Bert")
     for layer in classifier.model.bert.encoder.layer:
         layer.intermediate.register_forward_hook(lambda _m, _i, output: output * 2)
-    assert Engine.open(classifier).blocks is None
-    check(ablate(classifier, tokens(), MIXED), plain_logits(classifier.model, tokens(), MIXED))
+    engine = Engine.open(classifier)
+    assert engine.blocks is None
+    check(ablate(engine, tokens(), MIXED), plain_logits(classifier.model, tokens(), MIXED))
     with pytest.raises(UserError, match="general path"):
         Engine.open(classifier, path="fast")
 
@@ -320,7 +321,7 @@ def test_the_work_held_at_once_does_not_grow_with_the_examples(path):
 
 def test_half_precision_stays_near_single_precision():
     classifier = tiny("Bert")
-    exact = ablate(classifier, tokens(), EVERY_KIND)
+    exact = ablate(Engine.open(classifier), tokens(), EVERY_KIND)
     classifier.model.to(torch.bfloat16)
     for path in ("fast", "general"):
         half = ablate(Engine.open(classifier, path=path), tokens(), EVERY_KIND)

@@ -13,7 +13,7 @@ from tiny import fast_tier, plain_maps
 from transformers import AutoConfig, AutoModelForSequenceClassification
 from zoo import FAMILIES, HEADS, LAYERS, save_family
 
-from bertsecrets.ablation.engine import ablate
+from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.special_tokens import SpecialTokenObserver
 from bertsecrets.models.attention import Pass
@@ -108,7 +108,7 @@ def test_any_heads_disabled_equal_the_plain_way(classifier, encoded, family):
     plain = plain_logits if family in THROUGH_THE_INTERFACE else logits_from_mean_values
     expected = plain(classifier.model, encoded, SETS)
     assert np.abs(expected - expected[3]).max((1, 2))[[i for i, heads in enumerate(SETS) if heads]].min() > 1e-6
-    np.testing.assert_allclose(ablate(classifier, encoded, SETS), expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(ablate(Engine.open(classifier), encoded, SETS), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", fast_tier(["gpt2", "qwen2"], "gpt2"))
@@ -168,7 +168,7 @@ def test_training_on_a_frozen_encoder_changes_the_classifier_alone(classifier, t
 def test_families_without_maps_are_refused_by_name(folders, classifier, encoded, family):
     for refused in (
         lambda: Pass(classifier).feed(encoded, [SpecialTokenObserver(3, LAYERS, HEADS, {})]),
-        lambda: ablate(classifier, encoded, SETS),
+        lambda: Engine.open(classifier),
         lambda: open_encoder(locate(str(folders(family)))),
     ):
         with pytest.raises(NotApplicableError, match=WITHOUT_MAPS[family]) as error:
