@@ -56,12 +56,10 @@ class CosineObserver(SampleObserver):
         self.weights_cosine = weights_cosine
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process the maps of both models for one layer of one batch."""
         assert other is not None
         self.record("cosine", batch, layer, map_cosine(maps, other))
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return the values and samples of `AttentionChange`."""
         values, samples = super().compute()
         return values | {"weights_cosine": np.asarray(self.weights_cosine)}, samples
 
@@ -86,7 +84,6 @@ class AttentionChange(AttentionMeasure):
     )
 
     def padding(self, options: Any) -> int | None:
-        """Return the length to which inputs are padded, or None if they are not padded."""
         return options.padded_to
 
     def variants(self, settings: Params) -> list[dict[str, Any]]:
@@ -106,7 +103,6 @@ class AttentionChange(AttentionMeasure):
         return "its attention maps equal the pretrained model's: training changed none of them" if unchanged else None
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer that compares the maps of both models."""
         assert view.twin is not None
         return CosineObserver(*view.shape, weight_cosine(view.tuned.model, view.twin.model))
 

@@ -41,7 +41,6 @@ class AttentionGradients(MapMeasure):
     curves = TOKEN_KINDS
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Check that maps can be read and that inputs contain [CLS] or [SEP]."""
         check_special_tokens(classifier)
         super().check_model(classifier)
 

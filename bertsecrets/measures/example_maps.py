@@ -56,11 +56,9 @@ class ExampleMaps(AttentionMeasure):
     }
 
     def most(self, settings: Params) -> int | None:
-        """Return the maximum number of examples to average over."""
         return min(AVERAGED_EXAMPLES, settings.attention.examples)
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer that compares the maps of both models."""
         rows = view.rows
         shown = short_examples(view.encoded.lengths, rows.labels, rows.task.labels)
         if not shown:
@@ -108,7 +106,6 @@ class ExampleObserver:
         self.second = np.maximum.accumulate(view.alignment.part, axis=1) > 0
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process the maps of both models for one layer of one batch."""
         assert other is not None
         self.cosine[batch.indices, layer] = map_cosine(maps, other).cpu().numpy()
         kinds = list(self._kinds(batch))
@@ -139,7 +136,6 @@ class ExampleObserver:
             left = left & ~kind
 
     def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the values and samples of `ExampleMaps`."""
         rows = self.view.rows
         seconds = [""] * len(rows) if rows.sentence2 is None else rows.sentence2
         means: dict[str, Float[np.ndarray, "layers heads *rest"]] = {

@@ -27,7 +27,6 @@ class ExampleSentence(EncoderMeasure):
     """
 
     def fingerprint(self, context: MeasureContext) -> str:
-        """Return a digest of the sentence."""
         return digest(EXAMPLE_SENTENCE)
 
     def check_model(self, classifier: OpenModel) -> None:
@@ -36,7 +35,6 @@ class ExampleSentence(EncoderMeasure):
             raise NotApplicableError(CAUSAL_REASON)
 
     def run(self, context: MeasureContext) -> Results:
-        """Run the encoder over the sentence."""
         encoder = self.open_encoder(context)
         encoded, alignment = encode_words(encoder.tokenizer, [EXAMPLE_SENTENCE])
         sep = special_ids(encoder.tokenizer)["sep"]

@@ -66,7 +66,6 @@ class Features(AttentionMeasure):
     )
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer for all kinds of tokens."""
         options = self.options_in(view)
         marks = feature_marks(view.alignment, view.encoded.input_ids, view.special_ids, *view.parses)
         if options.substrings:
@@ -118,7 +117,6 @@ class FeatureObserver(SampleObserver):
             self.samples |= {f"cls_row_{kind}": np.full((examples, heads), np.nan, dtype=np.float32) for kind in marks}
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process the maps of one layer for one batch."""
         marks = of_batch(self.marks, batch).to(maps.device)
         for kind, paid in zip(self.kinds, max_over(received(maps, batch), marks), strict=True):
             self.record(kind, batch, layer, paid)
@@ -129,7 +127,6 @@ class FeatureObserver(SampleObserver):
                 self.samples[f"cls_row_{kind}"][batch.indices] = weights.cpu().numpy()
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return the values and samples of `Features`."""
         if not np.isnan(self.absent):
             for name, sample in self.samples.items():
                 if name.removeprefix("cls_row_") not in SPECIAL_KINDS:

@@ -49,7 +49,6 @@ class FrameHeads(EncoderMeasure):
         return file_sha256(frames) if frames.is_file() else folder_digest(frames, "*.xml")
 
     def origin(self, resources: Resources) -> str | None:
-        """Return the name of the file or folder that contains the sentences."""
         return resources.frames.name if resources.frames else None
 
     def data_facts(self, context: MeasureContext) -> dict[str, Any]:
@@ -60,7 +59,6 @@ class FrameHeads(EncoderMeasure):
         return {**super().data_facts(context), "official_data": not made_up, "made_up_data": made_up}
 
     def run(self, context: MeasureContext) -> Results:
-        """Run the encoder over all sentences."""
         assert context.resources.frames is not None
         sentences = open_frames(context.resources.frames).sentences
         if not sentences:

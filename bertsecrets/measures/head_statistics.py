@@ -61,7 +61,6 @@ class HeadObserver:
         self.buffered: list[list[torch.Tensor]] = []  # maps of the compared rows in the current batch, by row and layer
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process the maps of one layer for one batch."""
         lengths = batch.lengths.tolist()
         entropies = [row_entropy(of_row, length) for of_row, length in zip(maps, lengths, strict=True)]
         self.entropy[batch.indices, layer] = torch.stack(entropies).cpu().numpy()
@@ -83,7 +82,6 @@ class HeadObserver:
                 where[example] = divergence[chosen].mean()
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return the values and samples of `HeadStatistics`."""
         values = {
             "entropy": self.entropy.mean(0, dtype=np.float64),
             "divergence": self.total / max(int(self.compared.sum()), 1),
@@ -105,7 +103,6 @@ class HeadStatistics(AttentionMeasure):
     curves = ("entropy",)
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer that computes entropies and divergences."""
         return HeadObserver(*view.shape)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:

@@ -34,7 +34,6 @@ class LayerAblation(AblationMeasure):
         return whole_layers(layers, heads), "layers"
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield a chart with one bar per layer."""
         block, gains = gains_of(measurement)
         metric = TASKS[measurement.subject.task].metric
         yield LayerBars(

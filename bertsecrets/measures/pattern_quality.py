@@ -33,7 +33,6 @@ class PatternQuality(SuiteMeasure):
         return digest([{**part, "seconds": None} for part in parts.values()])
 
     def origin(self, resources: Resources) -> str | None:
-        """Return the name of the annotated data."""
         return "annotated maps"
 
     def settings(self, resources: Resources) -> dict[str, Any]:

@@ -53,7 +53,6 @@ class PatternWeights(Requirement):
     """The trained classifiers of attention patterns, one for each reading (see `patterns.readings`)."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return why the classifier files cannot be used, or None if they are valid."""
         folder = chosen_folder()
         try:
             report = read_report(folder)
@@ -102,7 +101,6 @@ class PatternObserver:
         self.expected = {name: np.zeros((examples, len(CLASSES))) for name in classifiers}
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Classify the maps of one layer for one batch."""
         rows, heads, tokens, _ = maps.shape
         edge = second_text(batch.input_ids, batch.lengths, self.separator).repeat_interleave(heads)
         flat = MapStack(maps.reshape(rows * heads, tokens, tokens), batch.lengths.repeat_interleave(heads), edge)
@@ -114,7 +112,6 @@ class PatternObserver:
             self.expected[name][batch.indices] += probabilities.sum(1).cpu().numpy() / predicted[0].size
 
     def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return the values and samples of `Patterns`."""
         values: dict[str, Any] = {}
         samples: dict[str, np.ndarray] = {}
         for name, predicted in self.predicted.items():
@@ -159,7 +156,6 @@ class Patterns(AttentionMeasure):
     )
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer that classifies maps."""
         folder = chosen_folder()
         report = read_report(folder)
         names, device = readings_of(report), view.context.resources.device

@@ -21,15 +21,12 @@ class PublishedFigures(SuiteMeasure):
     axes = ("task",)
 
     def fingerprint(self, context: MeasureContext) -> str:
-        """Return a digest of the figure."""
         return digest(published_figures()["fig8_head"])
 
     def origin(self, resources: Resources) -> str | None:
-        """Return the name of the figure that contains the scores."""
         return "K19 figure 8"
 
     def run(self, context: MeasureContext) -> Results:
-        """Return the published scores."""
         grids = published_figures()["fig8_head"]
         scores = np.array([[grids[task.folder] for task in GLUE_TASKS]])
         return {self.name: ({"tasks": [task.name for task in GLUE_TASKS]}, {"figure_8": scores})}, 1

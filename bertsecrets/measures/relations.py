@@ -34,7 +34,6 @@ class Relations(AttentionMeasure):
     common: ClassVar[bool] = False
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer for all four relations."""
         zipped = self.options_in(view).zipped
         return PairObserver(*view.shape, relation_pairs(view.alignment, *view.parses, zipped=zipped))
 

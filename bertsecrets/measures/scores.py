@@ -46,7 +46,6 @@ class Scores(Measure):
     common: ClassVar[bool] = True
 
     def run(self, context: MeasureContext) -> Results:
-        """Score the validation rows."""
         opened, rows = context.open(self.kernel), self.rows(context)
         if context.options.shuffle:
             rows = shuffled(rows, context.options.shuffle)

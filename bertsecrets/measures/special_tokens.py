@@ -34,7 +34,6 @@ class SpecialTokenObserver(SampleObserver):
         self.ids = ids
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process the maps of one layer for one batch."""
         columns = received(maps, batch)
         special = torch.zeros_like(batch.mask)
         for kind, token in self.ids.items():
@@ -70,11 +69,9 @@ class SpecialTokens(AttentionMeasure):
     )
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer of the attention to [CLS] and [SEP]."""
         return SpecialTokenObserver(*view.shape, view.special_ids)
 
     def check_model(self, classifier: OpenModel) -> None:
-        """Check that maps can be read and that inputs contain [CLS] or [SEP]."""
         check_special_tokens(classifier)
         super().check_model(classifier)
 

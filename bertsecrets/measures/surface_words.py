@@ -40,7 +40,6 @@ class SurfaceWords(AttentionMeasure):
     common: ClassVar[bool] = False
 
     def observer(self, view: AttentionRun) -> Observer:
-        """Return the observer for words and punctuation."""
         rows = view.rows
         texts = [rows.sentence1, *([] if rows.sentence2 is None else [rows.sentence2])]
         return SurfaceObserver(*view.shape, view.alignment, texts)
@@ -91,7 +90,6 @@ class SurfaceObserver(SampleObserver):
         self.marks = np.stack([marks[kind] for kind in SURFACE_KINDS])
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process the maps of one layer for one batch."""
         for name, weights in self._between(batch, maps):
             self.record(name, batch, layer, weights)
         largest = max_over(received(maps, batch), of_batch(self.marks, batch).to(maps.device))

@@ -130,7 +130,6 @@ class AttentionMeasure(MapMeasure):
         return None
 
     def rows(self, context: MeasureContext) -> Split:
-        """Return the validation rows whose maps are read."""
         options, resources = context.options, context.resources
         first, most = options.rows == "first", self.most(resources.settings)
         return resources.rows.split(context.subject.task, "dev", most, first=first, quoted=options.quoted)

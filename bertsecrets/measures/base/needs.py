@@ -53,7 +53,6 @@ class FrameSentences(Requirement):
     """Sentences annotated with the target and the core elements of a frame."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return instructions for providing the sentences, or None if they were provided."""
         return FRAMES_ADVICE if resources.frames is None else None
 
 
@@ -61,11 +60,9 @@ class SpacyPipeline(Requirement):
     """A spaCy pipeline with a tagger and a parser."""
 
     def missing(self, resources: Resources) -> str | None:
-        """Return why the pipeline cannot be used, or None if it can."""
         return pipeline_problem(resources.spacy)
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return the facts that identify the pipeline."""
         return {"pipeline": pipeline_facts(resources.spacy)}
 
 

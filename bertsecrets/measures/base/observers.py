@@ -79,7 +79,6 @@ class PairObserver(SampleObserver):
         self.relations = dict(relations)
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process the maps of one layer for one batch."""
         for name, pairs in self.relations.items():
             self.record(name, batch, layer, max_weight(maps, batch, pairs))
 

@@ -28,7 +28,6 @@ class Ahead:
     most = 0.0
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Process the maps of one layer for one batch."""
         self.most = max(self.most, float(torch.triu(maps, 1).max()))
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
