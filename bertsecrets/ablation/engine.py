@@ -212,8 +212,7 @@ def ablate(
 def _portions(encoded: Encoded, sets: int, budget: Budget, more: int) -> Iterator[tuple[np.ndarray, slice]]:
     """Split the work into portions that fit into memory. Each portion combines examples of equal length with some sets.
 
-    Args:
-        more: Number of hidden states stored for each example, besides one for each set.
+    For each example, one hidden state is stored for each set, and `more` others.
     """
     lengths = encoded.lengths
     for length in np.unique(lengths):
@@ -265,9 +264,7 @@ def _general(
 ) -> Float[torch.Tensor, "sets rows outputs"]:
     """Return the logits, computed by the general path in batches of sets with the same lowest layer.
 
-    Args:
-        resume: Whether runs start at the lowest layer that has a disabled head. Otherwise, they start at the first
-            layer.
+    Runs start at this layer if `resume` is True, and at the first layer otherwise.
     """
     layers, rows = len(skeleton.layers), len(ids)
     starts = [lowest_layer(heads, layers) if resume or not heads else 0 for heads in sets]

@@ -50,7 +50,6 @@ class ExampleSentence(EncoderMeasure):
 def example_observer(
     alignment: Alignment, token_ids: list[int], sep: int | None, *, layers: int, heads: int
 ) -> PairObserver:
-    """Return the observer for a pass over the sentence. The sentence must be encoded with `encode_words`."""
 
     def word(text: str) -> Marks:
         return alignment.mark([[match.span() for match in re.finditer(rf"\b{text}\b", EXAMPLE_SENTENCE)]])

@@ -104,10 +104,10 @@ class FeatureObserver(SampleObserver):
     ):
         """
         Args:
-            absent: Value stored if an input lacks the required words. This value is not used for [CLS] and [SEP].
             marks: Masks of the tokens of each kind.
-            cls: Mask of the [CLS] tokens. Their attention to each kind of token is stored for the last layer. Only the
-                first [CLS] of each example is used. If None, the attention of [CLS] is not stored.
+            cls: Mask of the [CLS] tokens, of which the first in each example counts. If None, their attention is not
+                stored.
+            absent: Value stored if an input lacks the required words. This value is not used for [CLS] and [SEP].
         """
         super().__init__(examples, layers, heads, marks)
         self.absent, self.kinds, self.last = absent, list(marks), layers - 1
@@ -143,9 +143,7 @@ def feature_marks(
 ) -> dict[str, Marks]:
     """Return a mask for each kind of token: K19's linguistic features, punctuation and special tokens.
 
-    Args:
-        token_ids: Token ids of each example (`Encoded.input_ids`).
-        special: Ids of `cls` and `sep` (see `encoding.special_ids`). If the tokenizer lacks a token, its id is None.
+    `special` are the ids that `encoding.special_ids` returns.
     """
     marks = {kind: mark_words(alignment, wanted, first, second) for kind, wanted in WORD_FEATURES.items()}
     return marks | {kind: alignment.tokens(token_ids, token) for kind, token in special.items()}

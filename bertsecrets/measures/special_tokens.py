@@ -22,14 +22,12 @@ from bertsecrets.types import Measurement
 
 
 class SpecialTokenObserver(SampleObserver):
-    """Observer of one model. It stores the attention received by [CLS] and [SEP], [example, layer, head]."""
+    """Observer of one model. It stores the attention received by [CLS] and [SEP], [example, layer, head].
+
+    `ids` are those of `cls` and `sep`, or None if the tokenizer lacks the token. Inputs without the token have NaN.
+    """
 
     def __init__(self, examples: int, layers: int, heads: int, ids: dict[str, int | None]):
-        """
-        Args:
-            ids: Ids of `cls` and `sep`. If the tokenizer lacks a token, its id is None. Values are NaN for inputs that
-                do not contain the token.
-        """
         super().__init__(examples, layers, heads, ("cls", "sep", "sep_sum", "brightest"), counts=False)
         self.ids = ids
 

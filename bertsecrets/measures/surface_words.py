@@ -65,25 +65,22 @@ def _spans(text: str) -> dict[str, list[Span]]:
 
 def kinds(alignment: Alignment, texts: Sequence[Sequence[str]]) -> dict[str, Marks]:
     """Return masks of the tokens of each kind: final punctuation, other punctuation and words."""
-    words = np.zeros(alignment.part.shape, dtype=bool)
-    final = np.zeros(alignment.part.shape, dtype=bool)
+    words, final = np.zeros((2, *alignment.part.shape), dtype=bool)
     for part, of_part in enumerate(texts):
         words |= alignment.mark([[match.span() for match in WORD_PATTERN.finditer(text)] for text in of_part], part)
         here = alignment.part == part
-        last = here & (np.cumsum(here[:, ::-1], axis=1)[:, ::-1] == 1)
-        final |= last
+        final |= here & (np.cumsum(here[:, ::-1], axis=1)[:, ::-1] == 1)
     marks = alignment.part >= 0
     return {"final": final & ~words, "other": marks & ~final & ~words, "word": words}
 
 
 class SurfaceObserver(SampleObserver):
-    """Observer of one model. It stores attention between equal words, and attention to words and to punctuation."""
+    """Observer of one model. It stores attention between equal words, and attention to words and to punctuation.
+
+    `texts` contains the first texts and, for tasks with two texts, the second texts.
+    """
 
     def __init__(self, examples: int, layers: int, heads: int, alignment: Alignment, texts: Sequence[Sequence[str]]):
-        """
-        Args:
-            texts: List of first texts and, for tasks with two texts, list of second texts.
-        """
         super().__init__(examples, layers, heads, ("equal", "expected", *SURFACE_KINDS))
         self.part, self.equal = alignment.part, equal_words(alignment, texts)
         marks = kinds(alignment, texts)

@@ -92,11 +92,7 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
 
 
 def _crop(maps: Maps, batch: Batch) -> Maps:
-    """Return the maps with the rows of padding tokens set to 0, so that only the attention of real tokens counts.
-
-    The maps are modified in place, because the model no longer needs them. Copying the maps would take as long as
-    computing a measure.
-    """
+    """Set the rows of padding tokens to 0, in place, because copying takes as long as computing a measure."""
     return maps if bool(batch.mask.all()) else maps.masked_fill_(~batch.mask[:, None, :, None], 0)
 
 
@@ -117,8 +113,7 @@ class Pass:
     ) -> None:
         """Run every example once, and pass the maps of every layer to every observer.
 
-        Args:
-            progress: Progress callback, called after each batch with the number of examples in the batch.
+        After each batch, `progress` is called with the number of examples in the batch.
         """
         layers, padding_rows = self.model.layers, self.padded_to is not None
         main = Tap(self.model.model, layers, padding_rows)

@@ -228,10 +228,7 @@ class Family:
 
 
 def _source(cls: type) -> str:
-    """Return the text of the file that defines a class.
-
-    For a class without a file, such as one from an interactive session, return the source or the name of the class.
-    """
+    """Return the text of the file that defines a class. If there is no file, return the class's source or name."""
     readers: tuple[Callable[[], str], ...] = (
         lambda: Path(inspect.getsourcefile(cls) or "").read_text(encoding="utf-8"),
         lambda: inspect.getsource(cls),

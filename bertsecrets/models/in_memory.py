@@ -44,12 +44,7 @@ PROBES: Sequence[str] = (
 
 
 def check_object(model: Any) -> None:
-    """Check that an object is a transformers model whose weights are plain floating-point tensors.
-
-    Raises:
-        UserError: If the object is not such a model. For example, it may be a wrapper, or a model with an adapter or
-            with quantised weights.
-    """
+    """Check that an object is a transformers model (no wrapper or adapter) with plain floating-point tensors."""
     from transformers import PreTrainedModel
 
     name = type(model).__name__
@@ -78,11 +73,7 @@ def check_object(model: Any) -> None:
 
 
 def check_tokenizer(tokenizer: Any) -> None:
-    """Check that an object is a transformers tokenizer or None.
-
-    Raises:
-        UserError: If the object is neither a tokenizer nor None.
-    """
+    """Check that an object is a transformers tokenizer or None."""
     from transformers import PreTrainedTokenizerBase
 
     if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):

@@ -63,10 +63,7 @@ def heads_to_draw(heads: int, annotated: int) -> int:
 
 @functools.cache
 def shipped_reader_shares(reading: str) -> list[list[dict[str, float]]]:
-    """Return every reader's class shares from the shipped training report.
-
-    Readers who classified the same maps are in the same inner list.
-    """
+    """Return every reader's class shares from the shipped report, with one inner list for readers of the same maps."""
     report = json.loads((Path(__file__).parent / "weights" / "report.json").read_text(encoding="utf-8"))
     shares: list[list[dict[str, float]]] = report["readings"][reading]["readers"]["shares"]
     return shares

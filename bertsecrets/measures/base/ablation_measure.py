@@ -145,8 +145,7 @@ def scored(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the values and samples of stepwise pruning, scored by accuracy or Pearson's correlation.
 
-    Args:
-        predicted: Predictions of the unpruned model, followed by the predictions after each step.
+    The first predictions are those of the unpruned model. The others are the predictions after each step.
     """
     target, metric = np.asarray(targets), "pearson" if task.regression else "accuracy"
     baseline, *scores = (score(metric, answers, target) for answers in predicted)

@@ -139,11 +139,7 @@ class AttentionMeasure(MapMeasure):
         return {name: value for name, value in options.given().items() if name in AttentionMeasure.Options.model_fields}
 
     def options_in(self, view: "AttentionRun") -> Any:
-        """Return this measure's options.
-
-        If another measure started the pass, the options that both measures share are taken from that measure. All other
-        options have their default values.
-        """
+        """Return this measure's options. If another measure started the pass, only shared options are not defaults."""
         options = view.context.options
         return options if isinstance(options, self.Options) else self.check_options(self.shared_options(options))
 

@@ -155,14 +155,8 @@ class Repeats:
 def published_and_measured(
     published: Any, measured: np.ndarray, unit: str, captions: tuple[str, str], rows: Sequence[str] = ()
 ) -> Iterator[HeadMap]:
-    """Yield the published map, if there is one, and the measured map, both on a common colour scale that starts at 0.
-
-    Args:
-        captions: Captions of the published map and of the measured map.
-    """
-    maps = [(captions[1], measured)]
-    if published is not None:
-        maps.insert(0, (captions[0], np.array(published, dtype=np.float64)))
-    high = max(float(np.nanmax(values)) for _, values in maps)
-    for caption, values in maps:
+    """Yield the published map, if there is one, and the measured map, both on one colour scale that starts at 0."""
+    maps = [measured] if published is None else [np.array(published, dtype=np.float64), measured]
+    high = max(float(np.nanmax(values)) for values in maps)
+    for caption, values in zip(captions[-len(maps) :], maps, strict=True):
         yield HeadMap(caption, values, unit, high=high, rows=rows)

@@ -73,10 +73,7 @@ def pipeline_facts(name: str) -> dict[str, Any]:
 
 @functools.cache
 def described(name: str, _content: str | None) -> dict[str, Any]:
-    """Return the facts that identify a spaCy pipeline.
-
-    The facts are cached until the content of the pipeline's folder changes.
-    """
+    """Return the facts that identify a spaCy pipeline, cached until the content of its folder changes."""
     return describe(load_pipeline(name))
 
 

@@ -75,10 +75,7 @@ class ModelChecks:
 
 
 def refusals(ref: ModelRef) -> dict[str, str | None]:
-    """Return a mapping from measure names to the reasons why these measures do not support a model.
-
-    The reason is None if the measure supports the model. Measures that use no model are omitted.
-    """
+    """Return why each measure that uses a model does not support this one, by name; None if the measure does."""
 
     @functools.cache
     def opened(kernel: str) -> OpenModel:

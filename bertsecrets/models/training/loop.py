@@ -196,11 +196,7 @@ class Training:
         )
 
     def state(self, seconds: float) -> State:
-        """Return the state of the run, from which all further steps can be computed.
-
-        Args:
-            seconds: Seconds spent on training so far.
-        """
+        """Return the state of the run after some seconds of training. It determines all further steps."""
         weights = {name: weight.detach() for name, weight in self.weights.items()}
         tensors = {"weights": weights} | {
             moment: {name: self.optimizer.state[weight][moment] for name, weight in self.weights.items()}

@@ -56,11 +56,7 @@ class EncodedTexts:
     """Training texts, stored as the features that a frozen encoder computes for its classifier head."""
 
     def __init__(self, model: Any, encoded: Encoded, reading: Reading, device: torch.device, *, half: bool):
-        """Encode all texts. The model must be in evaluation mode.
-
-        Args:
-            half: Whether to encode in bfloat16.
-        """
+        """Encode all texts, in bfloat16 if `half` is True. The model must be in evaluation mode."""
         self.model, self.reading = model, reading
         self.features = torch.empty(0)
         self.tokens = torch.empty(len(encoded), 1, dtype=torch.long, device=device)

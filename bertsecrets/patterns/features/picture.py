@@ -45,11 +45,7 @@ def picture_features(view: View) -> dict[str, Column]:
 
 
 def _low(column: Row, lengths: Int[torch.Tensor, " maps"]) -> Column:
-    """Return the 20 % quantile of a column's brightness over all rows.
-
-    Args:
-        column: Brightness of one column of each map.
-    """
+    """Return the 20 % quantile of one column's brightness over all rows of each map."""
     beyond = torch.arange(column.shape[1], device=column.device) >= lengths[:, None]
     order = column.masked_fill(beyond, 2.0).sort(dim=1).values
     return order.gather(1, (0.2 * (lengths - 1)).long()[:, None])[:, 0]

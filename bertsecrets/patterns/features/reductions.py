@@ -5,7 +5,6 @@ small and contain maps of similar length, so they need little padding and fit in
 reductions are matrix products. Features are then computed from the reductions in larger batches.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -182,11 +181,7 @@ class Reductions:
 
 
 def _shape(name: str, value: torch.Tensor, tokens: int) -> tuple[int, ...]:
-    """Return the shape of a reduction for a single map of `tokens` tokens.
-
-    Args:
-        value: Values of the reduction for any batch of maps. The length of these maps does not matter.
-    """
+    """Return the shape of a reduction for a single map of `tokens` tokens, given its values for maps of any length."""
     if name in LENGTHLESS_REDUCTIONS:
         return value.shape[1:]
     return (*value.shape[1:-1], 2 * tokens - 1 if name in DIAGONAL_REDUCTIONS else tokens)
@@ -227,8 +222,9 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
     read["light_sums"] = room.sums(light, texts, texts)
 
     read["light_received"] = received = rows @ light
-    read["bright_cells"] = _compared(torch.gt, light, BRIGHT_CELL, rest).sum(1)
-    read["lit"] = texts @ _compared(torch.gt, light, LIT_CELL, rest) @ texts.transpose(1, 2)
+    # Comparisons are written to `rest` as 0.0 and 1.0, which is twice as fast as converting a mask.
+    read["bright_cells"] = torch.gt(light, BRIGHT_CELL, out=rest).sum(1)
+    read["lit"] = texts @ torch.gt(light, LIT_CELL, out=rest) @ texts.transpose(1, 2)
     height = received[:, 0] / lengths
     off = torch.sub(light, height[:, None, :], out=rest).square_()
     read["unexplained"] = ((within[:, None, :] @ off)[:, 0] * within).sum(1)
@@ -246,7 +242,7 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
     light.mul_(within[:, None, :])
     read["brightest"], read["brightest_place"] = light.max(2)
     distance = steps.unfold(0, tokens, 1).flip(0)
-    close = _compared(torch.le, distance, by.close[:, :, None], rest)
+    close = torch.le(distance, by.close[:, :, None], out=rest)
     even = along(light).mul_(within[:, None, :])
     read["near"] = light.mul_(close).amax(2)
     smear = close.mul_(even)
@@ -257,8 +253,7 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
 def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
     """Return the brightness of all cells, from 0 to 1, as defined in `patterns.classes`.
 
-    Args:
-        peaks: Largest weight in each row. If None, it is computed here.
+    `peaks` are the largest weights of each row. If None, they are computed here.
     """
     peaks = stack.maps.amax(2) if peaks is None else peaks
     last = stack.lengths - 1
@@ -287,11 +282,6 @@ def along(light: Cells) -> Cells:
         total[:, :-step, :-step] += light[:, step:, step:]
         total[:, step:, step:] += light[:, :-step, :-step]
     return total
-
-
-def _compared(compare: Callable[..., torch.Tensor], cells: torch.Tensor, other: object, out: Cells) -> Cells:
-    """Write the result of a comparison to `out` as 0.0 and 1.0. This is twice as fast as converting a mask."""
-    return compare(cells, other, out=out)
 
 
 def _write_ribbon(
