@@ -10,7 +10,7 @@ general path starts each run at the lowest layer that has a disabled head.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,13 +21,12 @@ from bertsecrets.ablation.bert_layer import Block, position_term
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet, check_sets, lowest_layer, single_heads, whole_layers
 from bertsecrets.ablation.kinds import UNIFORM, Ablation, Instead
 from bertsecrets.ablation.skeleton import Skeleton, Vectors, probe
-from bertsecrets.errors import MisreadError, UserError, ran_out
+from bertsecrets.errors import MisreadError, ran_out
 from bertsecrets.models.encoding import Encoded, check_finite, collate
 from bertsecrets.models.layers import hooked
 from bertsecrets.models.memory import Budget, too_small
 from bertsecrets.models.opening import OpenModel
 
-Route = Literal["auto", "fast", "general"]
 PATH_TOLERANCE = 1e-4  # maximum difference between two computations of the same logits, relative to the largest logit
 
 
@@ -44,24 +43,14 @@ class Engine:
     ablation: Ablation = UNIFORM
 
     @classmethod
-    def open(
-        cls,
-        classifier: OpenModel,
-        device: torch.device | str = "cpu",
-        path: Route = "auto",
-        budget: Budget | None = None,
-        ablation: Ablation = UNIFORM,
-    ) -> "Engine":
+    def open(cls, classifier: OpenModel, device: torch.device | str = "cpu", ablation: Ablation = UNIFORM) -> "Engine":
         """Return the engine for a classifier, after testing it on a probe.
 
-        Args:
-            path: Path to use. With `auto`, the fast path is used if it agrees with the general path.
-            budget: Memory that batches may use. Defaults to half of the free memory.
+        The fast path is used if it agrees with the general path. Batches use up to half of the free memory.
         """
         model = classifier.model.to(device)
         skeleton = Skeleton(model, classifier.layers, classifier.heads)
-        budget = budget or Budget.of(torch.device(device), model.config.hidden_size)
-        slow = cls(skeleton, None, budget, ablation)
+        slow = cls(skeleton, None, Budget.of(torch.device(device), model.config.hidden_size), ablation)
         if model.dtype == torch.float32:  # half precision may round a small change to 0
             slow.check_layers()
         skeleton.resumes = slow.resumes()
@@ -69,15 +58,8 @@ class Engine:
         block_of = cache(partial(Block.from_module, heads=classifier.heads, term=term))  # layers may share a module
         recognised = [next(filter(None, map(block_of, modules)), None) for modules in skeleton.layers]
         blocks = [block for block in recognised if block is not None]
-        if path != "general" and len(blocks) == len(recognised):
-            fast = replace(slow, blocks=blocks)
-            if fast.agrees_with(slow):
-                return fast
-        if path == "fast":
-            raise UserError(
-                f"{type(model).__name__} is not built like BERT, so the fast path does not apply: use the general path"
-            )
-        return slow
+        fast = replace(slow, blocks=blocks)
+        return fast if len(blocks) == len(recognised) and fast.agrees_with(slow) else slow
 
     def check_layers(self) -> None:
         """Check that disabling all heads of any layer changes the output of the last layer."""

@@ -83,9 +83,6 @@ class AttentionChange(AttentionMeasure):
         "Similarity of each head's maps before and after fine-tuning. 1 means unchanged; dark means changed.",
     )
 
-    def padding(self, options: Any) -> int | None:
-        return options.padded_to
-
     def variants(self, settings: Params) -> list[dict[str, Any]]:
         """Return the options for both variants: maps without padding, and maps padded as in the paper's figure 5."""
         return [{}, {"padded_to": settings.attention.max_length}]

@@ -1,6 +1,7 @@
 """The ablation engine equals a reference that runs one example at a time with explicit attention weights."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,16 +26,8 @@ from bertsecrets.texts.tasks import task
 PAIRS = [
     ("A ferry with ninety passengers sank off the coast on Monday.", "A boat went down."),
     ("The museum reopened in May.", "The museum, closed for two years of repairs, opened its doors again in May."),
-    ("Nobody was hurt.", "Three people were injured when the roof of the sports hall gave way."),
-    ("She sold the company that her father had founded in 1951.", "Her father founded a company."),
     ("Rain.", "It rains."),
-    ("The bank raised its rate by a quarter of a point, as most analysts had expected.", "Rates fell."),
-    ("Two dogs run along the beach.", "Dogs are running on sand."),
-    ("The mayor said that he would not stand again.", "The mayor will be a candidate in the next election."),
     ("A man plays a guitar.", "A woman plays the flute."),
-    ("Oil prices rose sharply after the pipeline was shut.", "The pipeline was closed, and oil became dearer."),
-    ("Scientists found water on the far side of the moon.", "There is water on the moon."),
-    ("The train to Lyon leaves at noon.", "The train arrives in Lyon at noon."),
 ]
 FAST = {"Bert", "Roberta", "Electra", "Ernie", "DistilBert", "Albert"}
 MIXED = [frozenset({(0, 1), (2, 3)}), frozenset({(1, 0), (1, 2), (2, 0)}), frozenset({(0, 0), (1, 1), (2, 2)})]
@@ -60,6 +53,13 @@ def part(encoded: Encoded, places) -> Encoded:
     return Encoded([encoded.input_ids[i] for i in places], segments, encoded.padding_id)
 
 
+def by_path(path: str, classifier: OpenModel) -> Engine:
+    """Return an engine that supports the fast path, and uses the given path."""
+    engine = Engine.open(classifier)
+    assert engine.blocks is not None
+    return engine if path == "fast" else replace(engine, blocks=None)
+
+
 def check(found: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
     np.testing.assert_array_equal(found.argmax(-1), expected.argmax(-1))
@@ -67,15 +67,15 @@ def check(found: np.ndarray, expected: np.ndarray) -> None:
 
 @pytest.mark.slow
 def test_minilm_without_any_single_head_equals_the_reference(minilm, sentences):
-    some, sets = part(sentences, [8]), single_heads(6, 12)
+    some, sets = part(sentences, [3]), single_heads(6, 12)
     expected = plain_logits(minilm.model, some, sets)
     for path in ("fast", "general"):
-        check(ablate(Engine.open(minilm, path=path), some, sets), expected)
+        check(ablate(by_path(path, minilm), some, sets), expected)
 
 
 def test_minilm_without_layers_pairs_and_mixed_sets_equals_the_reference(minilm, sentences):
     sets = [BASELINE, *whole_layers(6, 12), *head_pairs(3, 12)[::30], *nested([(5, 3), (0, 1), (2, 7)])]
-    some = part(sentences, [0, 4, 8])
+    some = part(sentences, [0, 2, 3])
     check(ablate(Engine.open(minilm), some, sets), plain_logits(minilm.model, some, sets))
 
 
@@ -89,7 +89,7 @@ def test_every_family_equals_the_reference(family):
     assert (engine.blocks is not None) == (family in FAST)
     check(ablate(engine, encoded, EVERY_KIND), expected)
     if family in FAST:
-        check(ablate(Engine.open(classifier, path="general"), encoded, EVERY_KIND), expected)
+        check(ablate(replace(engine, blocks=None), encoded, EVERY_KIND), expected)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -101,7 +101,7 @@ def test_shallow_models_equal_the_reference(layers):
     classifier, sets = OpenModel(model, None, ""), [BASELINE, *single_heads(layers, 4), *whole_layers(layers, 4)]
     expected = plain_logits(model, tokens(), sets)
     for path in ("fast", "general"):
-        check(ablate(Engine.open(classifier, path=path), tokens(), sets), expected)
+        check(ablate(by_path(path, classifier), tokens(), sets), expected)
 
 
 ENGINES = ("fast", "general", "causal")
@@ -109,7 +109,7 @@ ENGINES = ("fast", "general", "causal")
 
 @functools.cache
 def engine_of(name: str) -> Engine:
-    return Engine.open(tiny("GPT2")) if name == "causal" else Engine.open(tiny("Bert"), path=name)
+    return Engine.open(tiny("GPT2")) if name == "causal" else by_path(name, tiny("Bert"))
 
 
 HEADS = st.frozensets(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=6)
@@ -169,7 +169,7 @@ def test_families_outside_the_attention_interface_equal_the_reference(family):
     assert np.abs(expected - expected[3]).max((1, 2))[[i for i, s in enumerate(EVERY_KIND) if s]].min() > 1e-4
     check(ablate(engine, encoded, EVERY_KIND), expected)
     if engine.blocks is not None:
-        check(ablate(Engine.open(classifier, path="general"), encoded, EVERY_KIND), expected)
+        check(ablate(replace(engine, blocks=None), encoded, EVERY_KIND), expected)
     np.testing.assert_allclose(expected[3], predict(classifier.model, encoded), atol=1e-5)
 
 
@@ -204,8 +204,6 @@ def test_a_model_that_only_resembles_bert_takes_the_general_path():
     engine = Engine.open(classifier)
     assert engine.blocks is None
     check(ablate(engine, tokens(), MIXED), plain_logits(classifier.model, tokens(), MIXED))
-    with pytest.raises(UserError, match="general path"):
-        Engine.open(classifier, path="fast")
 
 
 def test_a_layer_whose_attention_has_no_effect_is_refused():
@@ -247,7 +245,7 @@ def test_a_projection_without_bias_equals_the_reference(missing):
     classifier = tiny("Bert")
     for layer in classifier.model.bert.encoder.layer:
         getattr(layer.attention.self, missing).bias = None
-    engine, encoded = Engine.open(classifier, path="fast"), tokens((4, 7))
+    engine, encoded = by_path("fast", classifier), tokens((4, 7))
     check(ablate(engine, encoded, EVERY_KIND), plain_logits(classifier.model, encoded, EVERY_KIND))
 
 
@@ -269,7 +267,7 @@ class SmallMemory:
 @pytest.mark.parametrize("path", ["fast", "general"])
 def test_running_out_of_memory_halves_the_batch_and_goes_on(path):
     classifier = tiny("Bert")
-    engine = Engine.open(classifier, path=path, budget=Budget(tokens=4096, kept=100_000))
+    engine = replace(by_path(path, classifier), budget=Budget(tokens=4096, kept=100_000))
     encoded = tokens((8,) * 10 + (5,) * 3)
     expected = ablate(engine, encoded, EVERY_KIND)
     memory = SmallMemory(classifier, 40)
@@ -287,19 +285,6 @@ def test_a_single_example_that_does_not_fit_in_memory_is_reported():
             ablate(engine, encoded, EVERY_KIND)
 
 
-def test_a_budget_is_halved_down_to_one_and_then_given_up():
-    budget, short = Budget(tokens=5, kept=9), torch.OutOfMemoryError("CUDA out of memory")
-    for tokens_left, kept_left in ((2, 4), (1, 2), (1, 1)):
-        budget.halve(short)
-        assert budget == Budget(tokens_left, kept_left)
-    with pytest.raises(UserError, match="not enough memory"):
-        budget.halve(short)
-    other = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-    with pytest.raises(RuntimeError) as error:
-        budget.halve(other)
-    assert error.value is other
-
-
 def test_another_error_is_not_taken_for_want_of_memory():
     classifier = tiny("Bert")
     engine = Engine.open(classifier)
@@ -312,7 +297,7 @@ def test_another_error_is_not_taken_for_want_of_memory():
 @pytest.mark.parametrize("path", ["fast", "general"])
 def test_the_work_held_at_once_does_not_grow_with_the_examples(path):
     classifier = tiny("Bert")
-    engine = Engine.open(classifier, path=path, budget=Budget(tokens=64, kept=512))
+    engine = replace(by_path(path, classifier), budget=Budget(tokens=64, kept=512))
     memory = SmallMemory(classifier, 10**9)
     for examples in (3, 30):
         ablate(engine, tokens((8,) * examples), single_heads(3, 4))
@@ -324,7 +309,7 @@ def test_half_precision_stays_near_single_precision():
     exact = ablate(Engine.open(classifier), tokens(), EVERY_KIND)
     classifier.model.to(torch.bfloat16)
     for path in ("fast", "general"):
-        half = ablate(Engine.open(classifier, path=path), tokens(), EVERY_KIND)
+        half = ablate(by_path(path, classifier), tokens(), EVERY_KIND)
         assert half.dtype == np.float32
         assert np.abs(half - exact).mean() < 0.02 * np.abs(exact).max()
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from ablation_models import EAGER, FAMILIES, tiny, tokens
-from ablation_reference import logits_from_other_vectors, plain_logits
+from ablation_reference import logits_from_other_vectors
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import fast_tier
@@ -41,21 +41,9 @@ def test_every_kind_equals_the_reference_in_every_family(family, kind):
     engines = [Engine.open(classifier, ablation=Ablation(kind))]
     assert (engines[0].blocks is not None) == (family in FAST)
     if family in FAST:
-        engines.append(Engine.open(classifier, path="general", ablation=Ablation(kind)))
+        engines.append(replace(engines[0], blocks=None))
     for engine in engines:
         np.testing.assert_allclose(ablate(engine, ROWS, SETS), expected, rtol=0, atol=2e-5)
-
-
-def test_the_four_kinds_give_different_logits():
-    """No two kinds agree for any set of heads, and 1/L equals the reference with explicit attention weights."""
-    classifier = tiny("Bert")
-    logits = {kind: ablate(Engine.open(classifier, ablation=Ablation(kind)), ROWS, SETS) for kind in KINDS}
-    logits["uniform"] = ablate(Engine.open(classifier), ROWS, SETS)
-    np.testing.assert_allclose(logits["uniform"], plain_logits(classifier.model, ROWS, SETS), rtol=0, atol=1e-5)
-    for one in logits:
-        for other in logits:
-            if one < other:
-                assert np.abs(logits[one] - logits[other])[1:].max((1, 2)).min() > 1e-4
 
 
 def test_another_draw_uses_vectors_of_other_rows():

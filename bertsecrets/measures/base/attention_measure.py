@@ -125,10 +125,6 @@ class AttentionMeasure(MapMeasure):
         """Return whether this measure can run in the same pass as another measure."""
         return view.padded_to is None and (view.twin is not None or not self.compares)
 
-    def padding(self, options: Any) -> int | None:
-        """Return the length to which inputs are padded, or None if they are not padded."""
-        return None
-
     def rows(self, context: MeasureContext) -> Split:
         options, resources = context.options, context.resources
         first, most = options.rows == "first", self.most(resources.settings)
@@ -159,7 +155,7 @@ class AttentionMeasure(MapMeasure):
     def _view(self, context: MeasureContext) -> AttentionRun:
         length = context.options.max_length or context.resources.settings.attention.max_length
         tuned = context.open(self.kernel)
-        padded_to = self.padding(context.options)
+        padded_to = getattr(context.options, "padded_to", None)
         if padded_to is not None and tuned.fit(padded_to) < padded_to:
             raise NotApplicableError(
                 f"inputs cannot be padded to {padded_to} tokens: the model accepts at most {tuned.fit(padded_to)}"
