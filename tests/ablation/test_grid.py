@@ -146,12 +146,6 @@ def test_a_folder_with_another_grid_is_refused(tmp_path):
             Grid.open(tmp_path, sets, layers=3, size=2, about=about)
 
 
-def test_heads_in_text_are_counted_from_one():
-    sets = parse_sets("1.2 7.6 1.2+7.6 5", 12, 2 * 3)
-    assert sets[:3] == [frozenset({(0, 1)}), frozenset({(6, 5)}), frozenset({(0, 1), (6, 5)})]
-    assert sets[3] == whole_layers(12, 6)[4]
-
-
 @given(st.lists(st.frozensets(st.tuples(st.integers(0, 11), st.integers(0, 11)), min_size=1), min_size=1))
 def test_labels_can_be_parsed(sets):
     assert parse_sets(" ".join(map(label, sets)), 12, 12) == list(dict.fromkeys(sets))

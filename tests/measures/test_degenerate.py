@@ -105,13 +105,7 @@ def answers(task_name, share, rows, order=None, seed=1):
     [
         ("sst2", 0.9, 60, (1, 0), "worse than chance: .* if the classes were swapped; correct the class names in"),
         ("rte", 0.665, 277, (1, 0), "worse than chance: .* if the classes were swapped; correct the class names in"),
-        (
-            "mnli",
-            0.84,
-            300,
-            (1, 2, 0),
-            "chance: .* entailment, neutral, contradiction were renamed contradiction, entail",
-        ),
+        ("mnli", 0.84, 300, (1, 2, 0), "chance: .* entailment, neutral, contradiction were renamed contradiction, ent"),
         ("mnli", 0.84, 300, (2, 1, 0), "right, .* were renamed contradiction, neutral, entailment; correct"),
         ("mnli", 0.6, 3000, (0, 2, 1), "right, .* were renamed entailment, contradiction, neutral; correct"),
     ],

@@ -11,7 +11,7 @@ from tiny import CONFIGS, family, opened, plain_maps, some_inputs
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures import head_statistics
 from bertsecrets.measures.attention_gradients import attention_slopes, marked, mean_slope
-from bertsecrets.measures.head_statistics import HeadObserver, divergences, row_entropy
+from bertsecrets.measures.head_statistics import HeadObserver, divergences
 from bertsecrets.models.attention import Pass
 from bertsecrets.models.encoding import Encoded, collate, loss_of
 from bertsecrets.report.replicas import figures_of
@@ -24,24 +24,10 @@ IDS = {"cls": 2, "sep": 3}
 # ---------------------------------------------------------------------- entropy and divergence
 
 
-def test_the_entropy_of_attention_is_that_of_its_rows():
-    """Four equal weights have an entropy of two bits, a single weight has none; padding (all 0) adds nothing."""
-    maps = torch.zeros(4, 4)
-    maps[:2, 0] = 1
-    assert row_entropy(maps, 2).item() == 0
-    assert row_entropy(torch.full((4, 4), 0.25), 4).item() == pytest.approx(2)
-
-
 def test_divergence_is_scipys_squared_distance_averaged_over_rows():
     maps = torch.randn(5, 7, 7, generator=torch.Generator().manual_seed(1)).softmax(-1)
     expected = [[np.mean(jensenshannon(a.T, b.T, base=2) ** 2) for b in maps.numpy()] for a in maps.numpy()]
     np.testing.assert_allclose(divergences(maps), expected, atol=1e-5)
-
-
-def test_heads_that_attend_to_different_tokens_differ_by_one_bit():
-    maps = torch.zeros(2, 3, 3)
-    maps[0, :, 0] = maps[1, :, 1] = 1
-    np.testing.assert_allclose(divergences(maps), [[0, 1], [1, 0]], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["bert", "albert", "gpt2", "distilbert"])

@@ -37,19 +37,6 @@ def random_maps(seed, lengths, heads, width):
 # ---------------------------------------------------------------------- hand-computed values
 
 
-def test_features_equal_hand_computed_values():
-    maps = torch.tensor([[[[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.6, 0.0, 0.4]]]])
-    marks = {"noun": np.array([[False, True, True]]), "verb": np.array([[False, False, False]])}
-    observer = FeatureObserver(1, 1, 1, marks, cls=np.array([[True, False, False]]))
-    observer.update(batch_of([0], [3], 3), 0, maps, None)
-    values, samples = observer.compute()
-    assert values["noun"][0, 0] == pytest.approx((0.3 + 0.8 + 0.0) / 3)  # columns: .4, 1.1/3, .7/3
-    assert values["cls_row_noun"][0] == pytest.approx(0.3)
-    assert np.isnan(values["verb"][0, 0])
-    assert np.isnan(samples["verb"]).all()
-    assert (values["noun_examples"], values["verb_examples"]) == (1, 0)
-
-
 def test_missing_features_may_count_as_zero_but_missing_separators_never_do():
     maps = torch.tensor([[[[0.5, 0.5], [0.1, 0.9]]]])
     marks = {"verb": np.zeros((1, 2), dtype=bool), "sep": np.zeros((1, 2), dtype=bool)}

@@ -43,12 +43,8 @@ def test_correlations_equal_scipys(pairs):
 
 def test_only_tasks_that_k19_scores_by_f1_have_one():
     answers = np.array([1, 0])
-    assert {
-        name for name in ("rte", "mrpc", "qqp", "sst2", "qnli") if "f1" in metrics(task(name), answers, answers)
-    } == {
-        "mrpc",
-        "qqp",
-    }
+    names = ("rte", "mrpc", "qqp", "sst2", "qnli")
+    assert [name for name in names if "f1" in metrics(task(name), answers, answers)] == ["mrpc", "qqp"]
 
 
 def test_the_constant_answers_of_mrpc_score_as_in_table_1():

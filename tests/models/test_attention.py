@@ -134,12 +134,6 @@ def test_one_pass_feeds_several_observers_and_reports_each_example_once():
     assert not np.isnan(special.samples["cls"]).any()
 
 
-def test_a_cosine_by_hand():
-    one = torch.tensor([[[[1.0, 0.0], [0.5, 0.5]]]])
-    other = torch.tensor([[[[0.0, 1.0], [0.5, 0.5]]]])
-    assert map_cosine(one, other).item() == pytest.approx(0.5 / 1.5)
-
-
 # ---------------------------------------------------------------------- sanity checks
 
 

@@ -37,7 +37,7 @@ def encoded(sizes) -> Encoded:
     return Encoded([[i + 1] * size for i, size in enumerate(sizes)], None, 0)
 
 
-@given(lengths, st.integers(1, 200), st.integers(1, 20), st.one_of(st.none(), st.integers(1, 60)))
+@given(lengths | st.just([]), st.integers(1, 200), st.integers(1, 20), st.none() | st.integers(1, 60))
 def test_every_example_comes_once_within_the_budget(sizes, tokens, rows, width):
     seen = []
     for batch in batches(encoded(sizes), tokens, rows, width):
@@ -70,29 +70,14 @@ def test_a_batch_gives_a_model_its_masks_and_segments():
     assert "token_type_ids" not in collate(Encoded([[5]], None, 0), np.array([0])).inputs()
 
 
-def test_no_examples_give_no_batches():
-    assert list(batches(Encoded([], None, 0))) == []
-
-
 def test_pairs_are_cut_longest_first(tiny_vocabulary):
     split = Split(task("rte"), "dev", ["ada sold apples in lisbon"], ["ada sold"], ["entailment"], "here", False)
     tokens = tiny_vocabulary.convert_ids_to_tokens
     whole = encode(split, tiny_vocabulary, 64)
-    assert tokens(whole.input_ids[0]) == [
-        "[CLS]",
-        "ada",
-        "sold",
-        "apples",
-        "in",
-        "lisbon",
-        "[SEP]",
-        "ada",
-        "sold",
-        "[SEP]",
-    ]
+    assert " ".join(tokens(whole.input_ids[0])) == "[CLS] ada sold apples in lisbon [SEP] ada sold [SEP]"
     assert list(whole.segments[0]) == [0] * 7 + [1] * 3
     cut = encode(split, tiny_vocabulary, 8)
-    assert tokens(cut.input_ids[0]) == ["[CLS]", "ada", "sold", "apples", "[SEP]", "ada", "sold", "[SEP]"]
+    assert " ".join(tokens(cut.input_ids[0])) == "[CLS] ada sold apples [SEP] ada sold [SEP]"
 
 
 def test_a_cased_copy_keeps_capitals_and_the_vocabulary(tiny_vocabulary):
@@ -171,12 +156,9 @@ def test_a_special_token_in_a_text_is_text(made, second, tmp_path):
 
 
 def test_a_typed_separator_is_not_counted_as_one(tiny_vocabulary):
-    [ids] = encode(
-        Split(task("sst2"), "dev", ["ada [SEP] sold"], None, ["1"], "here", False), tiny_vocabulary, 64
-    ).input_ids
-    assert tiny_vocabulary.convert_ids_to_tokens(ids) == [
-        "[CLS]", "ada", "[UNK]", "s", "##e", "##p", "[UNK]", "sold", "[SEP]",
-    ]  # fmt: skip
+    split = Split(task("sst2"), "dev", ["ada [SEP] sold"], None, ["1"], "here", False)
+    pieces = tiny_vocabulary.convert_ids_to_tokens(encode(split, tiny_vocabulary, 64).input_ids[0])
+    assert " ".join(pieces) == "[CLS] ada [UNK] s ##e ##p [UNK] sold [SEP]"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

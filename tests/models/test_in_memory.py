@@ -89,8 +89,8 @@ def patch_forward(model):
     model.forward = MethodType(forward, model)
 
 
-def patch_an_inner_forward(model):
-    layer = model.bert.encoder.layer[2].output
+def patch_an_inner_forward(model, layer=2):
+    layer = model.base_model.encoder.layer[layer].output
     original = layer.forward
     layer.forward = lambda hidden, residual: original(hidden, 3 * residual)
 
@@ -105,11 +105,14 @@ class OtherLinear(nn.Linear):
         return -super().forward(hidden)
 
 
-def replace_a_linear(model):
-    old = model.bert.pooler.dense
+def negated(old):
     new = OtherLinear(old.in_features, old.out_features)
     new.load_state_dict(old.state_dict())
-    model.bert.pooler.dense = new
+    return new
+
+
+def replace_a_linear(model):
+    model.bert.pooler.dense = negated(model.bert.pooler.dense)
 
 
 def give_another_class(model):
@@ -207,18 +210,14 @@ def scale_queries(model):
 
 def replace_keys(model):
     own = model.base_model.encoder.layer[0].attention.self
-    new = OtherLinear(own.key.in_features, own.key.out_features)
-    new.load_state_dict(own.key.state_dict())
-    own.key = new
+    own.key = negated(own.key)
 
 
-def patch_a_layer(model):
-    layer = model.base_model.encoder.layer[0].output
-    original = layer.forward
-    layer.forward = lambda hidden, residual: original(hidden, 3 * residual)
+def patch_the_first_layer(model):
+    patch_an_inner_forward(model, layer=0)
 
 
-ATTENTION_CHANGES = (scale_queries, replace_keys, patch_a_layer)
+ATTENTION_CHANGES = (scale_queries, replace_keys, patch_the_first_layer)
 
 
 def direct_maps(model, tokenizer, *texts):

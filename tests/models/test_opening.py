@@ -26,16 +26,6 @@ def one_line(error) -> str:
     return text
 
 
-def test_pickled_weights_are_never_opened(own_bert):
-    (own_bert / "model.safetensors").rename(own_bert / "pytorch_model.bin")
-    with pytest.raises(UserError) as error:
-        locate(str(own_bert))
-    assert "pytorch_model.bin" in one_line(error)
-    assert "model.safetensors" in one_line(error)
-    with pytest.raises(UserError, match=r"only pytorch_model\.bin, which this suite never opens"):
-        open_checkpoint(own_bert, task("rte"))
-
-
 def test_a_folder_without_config_or_weights_is_refused(own_bert):
     (own_bert / "model.safetensors").unlink()
     with pytest.raises(UserError, match="holds no weights"):

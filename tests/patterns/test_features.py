@@ -78,8 +78,16 @@ def test_blocks_stay_in_their_text():
     # inside: tokens 1-3 and 5-8; a uniform map would keep (9 + 16) / 49 of the mass within texts
     assert feature["own_text"] == pytest.approx(1 - 25 / 49)
     assert feature["own_density"] > 5
-    assert feature["square_over_corner"] == pytest.approx(1)
-    assert named(weights)["own_text"] == 0  # always 0 for inputs with one text
+    names = ("square_lit", "larger_square_over", "square_rest", "far_light", "far_over_corner", "border_step")
+    for name in (*names, "own_columns0", "own_columns1", "square_over_corner"):
+        assert feature[name] == pytest.approx(1), name
+    assert feature["corner_lit"] == pytest.approx(0)
+    even = named(np.full((10, 10), 0.1), 5)
+    for name in ("larger_square_over", "square_rest", "own_columns0", "far_over_corner", "border_step"):
+        assert even[name] == pytest.approx(0, abs=1e-6), name
+    assert even["corner_lit"] == even["square_lit"] == 1
+    alone = named(weights)  # always 0 for inputs with one text
+    assert not any(alone[name] for name in ("own_text", "square_lit", "own_columns0", "far_light", "border_step"))
 
 
 def test_corners_are_dark_beside_squares_and_not_in_a_smear():
@@ -132,20 +140,6 @@ def test_slopes_tell_a_smear_from_squares():
     assert smeared["far_light"] < 0.05 < 0.5 < squared["far_light"]
     assert smeared["smear_lit40%"] > 0.9
     assert smeared["smear_top"] == 1
-
-
-def test_squares_are_lit_and_corners_dark():
-    weights = np.zeros((10, 10))
-    weights[:5, :5] = weights[5:, 5:] = 0.2
-    feature = named(weights, 5)
-    for name in ("square_lit", "larger_square_over", "square_rest", "far_light", "far_over_corner", "border_step"):
-        assert feature[name] == pytest.approx(1), name
-    assert (feature["own_columns0"], feature["own_columns1"], feature["corner_lit"]) == pytest.approx((1, 1, 0))
-    even = named(np.full((10, 10), 0.1), 5)
-    for name in ("larger_square_over", "square_rest", "own_columns0", "far_over_corner", "border_step"):
-        assert even[name] == pytest.approx(0, abs=1e-6), name
-    assert even["corner_lit"] == even["square_lit"] == 1
-    assert not any(named(weights)[name] for name in ("square_lit", "own_columns0", "far_light", "border_step"))
 
 
 def test_columns_explain_everything_if_rows_are_equal():
