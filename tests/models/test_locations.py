@@ -11,6 +11,7 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 from safetensors.torch import load_file, save_file
+from tiny import refused
 
 from bertsecrets.claims.loading import find_case
 from bertsecrets.claims.schema import Case, Known
@@ -165,9 +166,7 @@ def test_a_missing_folder_is_not_looked_up_on_the_hub(name):
 
 @pytest.mark.parametrize("rest", ["", "/", "/tree/main", "?library=transformers"])
 def test_the_address_of_a_page_is_refused_with_the_models_name(rest):
-    with pytest.raises(
-        UserError, match="is the address of a web page: use the model's name, google-bert/bert-base-cased, instead$"
-    ):
+    with refused("is the address of a web page: use the model's name, google-bert/bert-base-cased, instead$"):
         locate(f"https://huggingface.co/google-bert/bert-base-cased{rest}")
 
 

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 import torch
-from tiny import CONFIGS, FINETUNE, fast_tier, open_family
+from tiny import CONFIGS, FINETUNE, fast_tier, open_family, refused
 from trainer_reference import train_with_trainer
 from transformers import AutoModelForSequenceClassification
 
@@ -172,9 +172,8 @@ def test_running_out_of_memory_in_training_is_one_line(tiny_bert, tiny_glue, tmp
         raise raised
 
     monkeypatch.setattr(Training, "take_step", fail)
-    with pytest.raises(UserError, match=r"^fine-tuning ran out of memory \(it needs about [\d.]+ MB\): end") as error:
+    with refused(r"^fine-tuning ran out of memory \(it needs about [\d.]+ MB\): end"):
         train(tiny_bert, load_folder(tiny_glue, task("rte"), "train"), tmp_path / "x")
-    assert "\n" not in str(error.value)
 
 
 def test_a_larger_model_or_batch_needs_more_memory():

@@ -3,7 +3,8 @@
 import json
 import re
 import string
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from transformers import (
     RobertaConfig,
 )
 
+from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import Encoded
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.opening import OpenModel, open_checkpoint, open_classifier, open_encoder
@@ -102,6 +104,21 @@ def openers(folder: Path) -> tuple[Callable[[], OpenModel], ...]:
         lambda: open_checkpoint(folder, task("rte")),
         lambda: open_encoder(ref),
     )
+
+
+@contextmanager
+def refused(message: str) -> Iterator[None]:
+    """Check that the `with` block raises a one-line `UserError` whose text matches a pattern."""
+    with pytest.raises(UserError, match=message) as error:
+        yield
+    assert "\n" not in str(error.value)
+
+
+def assert_refused(folder: Path, message: str) -> None:
+    """Check that no way to open a folder succeeds, and that each raises a one-line `UserError`."""
+    for opened in openers(folder):
+        with refused(message):
+            opened()
 
 
 def fast_tier(names: Iterable[str], *chosen: str) -> list[Any]:
