@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from ablation_models import DEEP, EAGER, FAMILIES, tiny, tokens
+from ablation_models import EAGER, FAMILIES, tiny, tokens
 from ablation_reference import logits_from_mean_values, plain_logits
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -94,12 +94,9 @@ def test_every_family_equals_the_reference(family):
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_shallow_models_equal_the_reference(layers):
-    from transformers import BertConfig, BertForSequenceClassification
-
-    torch.manual_seed(1)
-    model = BertForSequenceClassification(BertConfig(**{**DEEP, "num_hidden_layers": layers})).eval()
-    classifier, sets = OpenModel(model, None, ""), [BASELINE, *single_heads(layers, 4), *whole_layers(layers, 4)]
-    expected = plain_logits(model, tokens(), sets)
+    classifier = tiny("Bert", num_hidden_layers=layers)
+    sets = [BASELINE, *single_heads(layers, 4), *whole_layers(layers, 4)]
+    expected = plain_logits(classifier.model, tokens(), sets)
     for path in ("fast", "general"):
         check(ablate(by_path(path, classifier), tokens(), sets), expected)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from ablation_models import DEEP, tiny, tokens
+from ablation_models import tiny, tokens
 from ablation_reference import plain_logits
 from tiny import fast_tier
 
@@ -13,7 +13,6 @@ from bertsecrets.ablation.head_sets import BASELINE, single_heads, whole_layers
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base.ablation_measure import set_ablation
 from bertsecrets.measures.registry import get_measure
-from bertsecrets.models.opening import OpenModel
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Measurement, Subject
 
@@ -32,11 +31,7 @@ def test_the_measure_scores_every_set_and_keeps_every_prediction():
 
 
 def test_regression_scores_are_correlated_and_another_grid_is_refused(tmp_path):
-    from transformers import BertConfig, BertForSequenceClassification
-
-    torch.manual_seed(3)
-    model = BertForSequenceClassification(BertConfig(**{**DEEP, "num_labels": 1})).eval()
-    classifier, encoded, targets = OpenModel(model, None, ""), tokens((4, 6, 6, 8, 5)), [0.5, 5.0, 2.2, 3.1, 4.0]
+    classifier, encoded, targets = tiny("Bert", num_labels=1), tokens((4, 6, 6, 8, 5)), [0.5, 5.0, 2.2, 3.1, 4.0]
     values, samples = set_ablation(
         classifier, encoded, task("stsb"), targets, whole_layers(3, 4), folder=tmp_path / "grid"
     )
@@ -46,7 +41,7 @@ def test_regression_scores_are_correlated_and_another_grid_is_refused(tmp_path):
         values["score"], [np.corrcoef(row, targets)[0, 1] for row in samples["predicted"]], rtol=1e-5
     )
     with torch.no_grad():
-        model.classifier.weight.zero_()
+        classifier.model.classifier.weight.zero_()
     with pytest.raises(UserError, match="a different grid"):
         set_ablation(classifier, encoded, task("stsb"), targets, whole_layers(3, 4), folder=tmp_path / "grid")
 
@@ -54,24 +49,22 @@ def test_regression_scores_are_correlated_and_another_grid_is_refused(tmp_path):
 @pytest.mark.parametrize("name", fast_tier(["mnli", "stsb"], "mnli"))
 def test_bfloat16_counts_predictions_of_a_sample_that_differ_from_float32(name, monkeypatch):
     """The first examples are compared for all sets; bfloat16 predictions equal those of the engine in bfloat16."""
-    from transformers import BertConfig, BertForSequenceClassification
-
     from bertsecrets.measures.base import ablation_measure
 
     monkeypatch.setattr(ablation_measure, "CHECKED_ROWS", 3)
-    torch.manual_seed(3)
-    model = BertForSequenceClassification(BertConfig(**{**DEEP, "num_labels": 1 if name == "stsb" else 3})).eval()
+    classifier = tiny("Bert", num_labels=1 if name == "stsb" else 3)
     encoded, targets, sets = tokens((4, 6, 6, 8, 5)), [0, 1, 2, 1, 0], single_heads(3, 4)
-    exact = set_ablation(OpenModel(model, None, ""), encoded, task(name), targets, sets)[1]
-    values, samples = set_ablation(OpenModel(model, None, ""), encoded, task(name), targets, sets, precision="bfloat16")
-    assert model.dtype == torch.bfloat16
+    exact = set_ablation(classifier, encoded, task(name), targets, sets)[1]
+    values, samples = set_ablation(classifier, encoded, task(name), targets, sets, precision="bfloat16")
+    assert classifier.model.dtype == torch.bfloat16
     tolerance = ablation_measure.SCORE_TOLERANCE_POINTS if name == "stsb" else 0
     rows = [(exact[key], samples[key]) for key in ("predicted", "baseline_predicted")]
     differ = sum(int((np.abs(one[..., :3] - other[..., :3]) > tolerance).sum()) for one, other in rows)
     assert (values["sampled"], values["sample_differs"]) == (13 * 3, differ)
-    rounded = set_ablation(OpenModel(model, None, ""), encoded, task(name), targets, sets)[1]
+    rounded = set_ablation(classifier, encoded, task(name), targets, sets)[1]
     np.testing.assert_array_equal(samples["predicted"], rounded["predicted"])
-    assert "sampled" not in set_ablation(OpenModel(model.float(), None, ""), encoded, task(name), targets, sets)[0]
+    classifier.model.float()
+    assert "sampled" not in set_ablation(classifier, encoded, task(name), targets, sets)[0]
 
 
 def test_bfloat16_is_a_remark_of_every_verdict():

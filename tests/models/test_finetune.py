@@ -52,7 +52,7 @@ def test_the_same_seed_gives_the_same_weights(tiny_bert, tiny_glue, tmp_path):
 def test_the_loss_goes_down_and_plain_transformers_opens_the_result(tiny_bert, tiny_glue, tmp_path):
     facts, _ = train(tiny_bert, tiny_glue, tmp_path / "x", epochs=12, learning_rate=3e-3)
     assert np.mean(facts["loss"][-5:]) < 0.8 * np.mean(facts["loss"][:5])
-    assert (facts["precision"], facts["device"]) == ("float32", "cpu")
+    assert (facts["attention"], facts["precision"], facts["device"]) == ("eager", "float32", "cpu")
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "x")
     assert model.config.id2label == {0: "entailment", 1: "not_entailment"}
     split = load_folder(tiny_glue, task("rte"), "train")

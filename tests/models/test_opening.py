@@ -55,9 +55,9 @@ def test_a_bare_encoder_is_refused_as_a_checkpoint(own_bert):
 
 def test_a_saved_classifier_is_replaced_by_a_new_one(own_bert):
     saved = load_file(own_bert / "model.safetensors")
-    model = open_classifier(locate(str(own_bert)), task("rte"), "untrained", 1).model
-    assert not torch.equal(model.classifier.weight, saved["classifier.weight"])
-    assert torch.equal(model.bert.pooler.dense.weight, saved["bert.pooler.dense.weight"])
+    loaded = open_classifier(locate(str(own_bert)), task("rte"), "untrained", 1).model.state_dict()
+    assert not torch.equal(loaded["classifier.weight"], saved["classifier.weight"])
+    assert all(torch.equal(loaded[name], saved[name]) for name in saved if name.startswith("bert."))
 
 
 def test_weights_of_other_shapes_are_refused(own_bert):
@@ -79,24 +79,6 @@ def test_another_vocabulary_is_refused(tiny_bert, tmp_path):
     folder = save_bert(tmp_path / "other", words=words)
     with pytest.raises(UserError, match=r"has a different vocabulary \(13 entries\)"):
         open_checkpoint(folder, task("rte"), locate(str(tiny_bert)))
-
-
-def test_a_checkpoint_without_tokenizer_uses_the_base_models(tiny_bert, own_bert):
-    for file in own_bert.glob("*token*"):
-        file.unlink()
-    with pytest.raises(UserError, match="holds no tokenizer"):
-        open_checkpoint(own_bert, task("rte"))
-    opened = open_checkpoint(own_bert, task("rte"), locate(str(tiny_bert)))
-    assert opened.tokenizer.get_vocab() == open_tokenizer(locate(str(tiny_bert))).get_vocab()
-
-
-def test_loaded_tensors_equal_the_files(tiny_bert):
-    saved = load_file(tiny_bert / "model.safetensors")
-    loaded = open_classifier(locate(str(tiny_bert)), task("rte")).model.state_dict()
-    encoder = [name for name in saved if name.startswith("bert.")]
-    assert any("LayerNorm" in name for name in encoder)
-    for name in encoder:
-        torch.testing.assert_close(loaded[name], saved[name], rtol=0, atol=0)
 
 
 def test_half_precision_files_are_opened_in_float32(own_bert):

@@ -172,6 +172,8 @@ def test_a_checkpoint_without_a_tokenizer_has_the_vocabulary_of_its_base(own_ber
     for file in own_bert.glob("*token*"):
         file.unlink()
     base = ModelRef.in_folder(tiny_bert)
+    with pytest.raises(UserError, match="holds no tokenizer"):
+        open_checkpoint(own_bert, task("rte"))
     model = open_checkpoint(own_bert, task("rte"), base).model
     for size in (160, 1000):  # a few unused embeddings are usual
         model.resize_token_embeddings(size, mean_resizing=False)

@@ -150,11 +150,6 @@ def test_unusual_rows_can_be_trained_on(tiny_bert, tmp_path, texts, labels):
     assert all(0 <= loss < 5 for loss in facts["loss"])
 
 
-def test_the_facts_name_the_attention_kernel(tiny_bert, tiny_glue, tmp_path):
-    facts = train(tiny_bert, load_folder(tiny_glue, task("rte"), "train").head(6), tmp_path / "x")
-    assert (facts["attention"], facts["precision"], facts["device"]) == ("eager", "float32", "cpu")
-
-
 def test_too_little_memory_for_training_is_refused_before_the_first_step(tiny_bert, tiny_glue, tmp_path, monkeypatch):
     split = load_folder(tiny_glue, task("rte"), "train")
     free = memory.available_bytes()

@@ -39,12 +39,12 @@ EAGER = {  # families that do not use transformers' attention interface, or use 
 }
 
 
-def tiny(family: str, seed: int = 0) -> OpenModel:
+def tiny(family: str, seed: int = 0, **changes) -> OpenModel:
     """Return a randomly initialised classifier with weights large enough for every head to matter."""
     import transformers
 
     torch.manual_seed(seed)
-    config = getattr(transformers, f"{family}Config")(**{**FAMILIES, **EAGER}.get(family, DEEP))
+    config = getattr(transformers, f"{family}Config")(**{**{**FAMILIES, **EAGER}.get(family, DEEP), **changes})
     model = getattr(transformers, f"{family}ForSequenceClassification")(config).eval()
     normed = family != "MobileBert"  # MobileBERT has no norms, so its vectors stay as small as the embeddings
     with torch.no_grad():
