@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.measures.base import Measure, MeasureContext, Results
 from bertsecrets.measures.base.figures import Figure, Lines
-from bertsecrets.measures.base.observers import mean_over_present
+from bertsecrets.measures.base.observers import marked, mean_over_present
 from bertsecrets.measures.base.probe import probe_inputs
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.encoding import Batch, Encoded, batches, encode, special_ids
@@ -120,13 +120,13 @@ def row_directions(
         less: Mean vector of each hidden state, to be subtracted from all vectors before normalisation.
         advance: Progress callback, called with the number of examples completed since the last call.
     """
-    device = next(opened.model.parameters()).device
+    device, ids = next(opened.model.parameters()).device, special_ids(opened.tokenizer)
     directions: np.ndarray | None = None
     total: torch.Tensor | None = None
     count = 0
     for batch in batches(encoded):
         here = batch.to(device)
-        words = ordinary(opened, here)
+        words = marked(here, ids)["other"]
         states = hidden_states(opened, here)
         if less is not None:
             states = states - less[:, None, None]
@@ -157,12 +157,3 @@ def hidden_states(opened: OpenModel, batch: Batch) -> States:
     if not torch.isfinite(states[:, batch.mask]).all():
         raise UserError("a hidden state is not finite: the model's training has diverged, so train it again")
     return states
-
-
-def ordinary(opened: OpenModel, batch: Batch) -> Bool[torch.Tensor, "rows tokens"]:
-    """Return a mask of the tokens that are neither special tokens nor padding."""
-    words = batch.mask
-    for token in special_ids(opened.tokenizer).values():
-        if token is not None:
-            words = words & (batch.input_ids != token)
-    return words

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from bertsecrets.measures.base import MeasureContext, Results
 from bertsecrets.measures.base.attention_measure import MapMeasure
 from bertsecrets.measures.base.figures import Figure, Lines
-from bertsecrets.measures.base.observers import SampleObserver
+from bertsecrets.measures.base.observers import SampleObserver, marked
 from bertsecrets.measures.base.probe import check_special_tokens
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, attention_modules, check_maps, weights_in
@@ -95,15 +95,6 @@ def attention_slopes(model: Any, batch: Batch, target: torch.Tensor, loss: Loss)
         logits = model(**batch.inputs(), **ask).logits.float()
     check_finite(logits.detach())
     return [slope.abs() for slope in torch.autograd.grad(loss(logits, target), seen)]
-
-
-def marked(batch: Batch, ids: dict[str, int | None]) -> dict[str, Bool[torch.Tensor, "rows tokens"]]:
-    """Return three masks: [CLS] tokens, [SEP] tokens, and all other tokens except padding."""
-    none = torch.zeros_like(batch.mask)
-    cls, sep = (
-        none if (token := ids[kind]) is None else (batch.input_ids == token) & batch.mask for kind in ("cls", "sep")
-    )
-    return {"cls": cls, "sep": sep, "other": batch.mask & ~cls & ~sep}
 
 
 def mean_slope(

@@ -12,7 +12,7 @@ import torch
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import Figure, Lines, PaperFigure, Repeats, published_and_measured
-from bertsecrets.measures.base.observers import SampleObserver, max_over, received
+from bertsecrets.measures.base.observers import SampleObserver, marked, max_over, received
 from bertsecrets.measures.base.probe import check_special_tokens
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
@@ -32,20 +32,15 @@ class SpecialTokenObserver(SampleObserver):
         self.ids = ids
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        columns = received(maps, batch)
-        special = torch.zeros_like(batch.mask)
-        for kind, token in self.ids.items():
-            if token is None:
-                continue
-            here = (batch.input_ids == token) & batch.mask
-            special |= here
-            self.record(kind, batch, layer, max_over(columns, here[None])[0])
-            if kind == "sep":
-                summed = (columns * here[:, None]).sum(-1).masked_fill(~here.any(-1, keepdim=True), torch.nan)
-                self.record("sep_sum", batch, layer, summed)
+        columns, marks = received(maps, batch), marked(batch, self.ids)
+        cls, sep = marks["cls"], marks["sep"]
+        for kind, largest in zip(("cls", "sep"), max_over(columns, torch.stack([cls, sep])), strict=True):
+            self.record(kind, batch, layer, largest)
+        summed = (columns * sep[:, None]).sum(-1).masked_fill(~sep.any(-1, keepdim=True), torch.nan)
+        self.record("sep_sum", batch, layer, summed)
         if any(token is not None for token in self.ids.values()):
             brightest = columns.masked_fill(~batch.mask[:, None], -1).argmax(-1)
-            on_special = special[:, None].expand_as(columns).gather(-1, brightest[..., None])[..., 0]
+            on_special = (cls | sep)[:, None].expand_as(columns).gather(-1, brightest[..., None])[..., 0]
             on_special = torch.where(columns.isnan().any(-1), torch.nan, on_special.float())
             self.record("brightest", batch, layer, on_special)
 

@@ -10,7 +10,8 @@ from tiny import CONFIGS, family, opened, plain_maps, some_inputs
 
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures import head_statistics
-from bertsecrets.measures.attention_gradients import attention_slopes, marked, mean_slope
+from bertsecrets.measures.attention_gradients import attention_slopes, mean_slope
+from bertsecrets.measures.base.observers import marked
 from bertsecrets.measures.head_statistics import HeadObserver, divergences
 from bertsecrets.models.attention import Pass
 from bertsecrets.models.encoding import Encoded, collate, loss_of

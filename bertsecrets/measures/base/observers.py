@@ -21,6 +21,15 @@ def received(maps: Maps, batch: Batch) -> Float[torch.Tensor, "rows heads tokens
     return maps.sum(2) / batch.lengths[:, None, None]
 
 
+def marked(batch: Batch, ids: Mapping[str, int | None]) -> dict[str, Bool[torch.Tensor, "rows tokens"]]:
+    """Return masks of [CLS] tokens, [SEP] tokens, and all other tokens except padding, given `encoding.special_ids`."""
+    none = torch.zeros_like(batch.mask)
+    cls, sep = (
+        none if (token := ids[kind]) is None else (batch.input_ids == token) & batch.mask for kind in ("cls", "sep")
+    )
+    return {"cls": cls, "sep": sep, "other": batch.mask & ~cls & ~sep}
+
+
 def max_over(
     columns: Float[torch.Tensor, "rows heads tokens"], marks: Bool[torch.Tensor, "kinds rows tokens"]
 ) -> Float[torch.Tensor, "kinds rows heads"]:

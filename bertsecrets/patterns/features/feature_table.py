@@ -75,26 +75,20 @@ def _bands(view: View) -> dict[str, Column]:
     within, count = view.within, view.lengths.float()
     inner = view.near(within) * within[:, None, :]  # marks cells between two words
     whole, kept = ((view.read.given[:, kind] * within).sum(1).clamp(min=EPSILON) for kind in (0, 1))
-    named: dict[str, Column] = {}
-    near = torch.zeros_like(count)
-    rows_on_band = []
-    for offset in NEAR_OFFSETS:
-        given = view.read.bands[:, BAND_DIAGONALS + offset]
-        if abs(offset) <= 1:
-            named[f"band{offset:+d}"] = given.sum(1) / count
-        rows_on_band.append(given * inner[:, BAND_DIAGONALS + offset])
-        if abs(offset) <= 1:
-            near = near + rows_on_band[-1].sum(1)
-    rows = torch.stack(rows_on_band)
-    named["near"] = near / whole
-    named["near_of_inside"] = near / kept
-    best = rows.amax(0)
-    named["best_band_half"] = mean((best > 0.5).float(), within)
-    named["best_band_tenth"] = mean((best > 0.1).float(), within)
-    sides = {"previous": rows[1], "self": rows[2], "next": rows[3]}
-    for name, row in sides.items():
-        named[f"{name}_of_inside"] = (row * within).sum(1) / kept
-    return named
+    bands = {offset: view.read.bands[:, BAND_DIAGONALS + offset] for offset in NEAR_OFFSETS}
+    rows = {offset: band * inner[:, BAND_DIAGONALS + offset] for offset, band in bands.items()}
+    near = rows[-1].sum(1) + rows[0].sum(1) + rows[1].sum(1)
+    best = torch.stack([*rows.values()]).amax(0)
+    return {
+        **{f"band{offset:+d}": bands[offset].sum(1) / count for offset in (-1, 0, 1)},
+        "near": near / whole,
+        "near_of_inside": near / kept,
+        "best_band_half": mean((best > 0.5).float(), within),
+        "best_band_tenth": mean((best > 0.1).float(), within),
+        "previous_of_inside": (rows[-1] * within).sum(1) / kept,
+        "self_of_inside": (rows[0] * within).sum(1) / kept,
+        "next_of_inside": (rows[1] * within).sum(1) / kept,
+    }
 
 
 def _segments(view: View) -> dict[str, Column]:

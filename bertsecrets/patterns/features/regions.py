@@ -27,16 +27,8 @@ def quantiles(
     values: Float[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"], *shares: float
 ) -> list[Column]:
     """Return linearly interpolated quantiles of the values where the mask is set, or 0 if the mask is empty."""
-    order = values.masked_fill(~over, torch.inf).sort(dim=1).values
-    last = (over.sum(1) - 1).clamp(min=0)
-    places = [share * last for share in shares]
-    lows = [place.long() for place in places]
-    ends = [order.gather(1, torch.stack([low, torch.minimum(low + 1, last)], dim=1)) for low in lows]
-    some = over.any(1)
-    return [
-        torch.where(some, torch.lerp(both[:, 0], both[:, 1], place - low), 0.0)
-        for both, place, low in zip(ends, places, lows, strict=True)
-    ]
+    at = torch.tensor(shares, dtype=values.dtype, device=values.device)
+    return [*values.masked_fill(~over, torch.nan).nanquantile(at, dim=1).nan_to_num(nan=0.0)]
 
 
 def longest_gap(lit: Bool[torch.Tensor, "maps tokens"], over: Bool[torch.Tensor, "maps tokens"]) -> Column:
