@@ -1,7 +1,7 @@
 """Visual features of a map: the brightness and continuity of columns, lines and squares in the image of the map."""
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 
 from bertsecrets.patterns.features.reductions import BAND_DIAGONALS, Row, View
 from bertsecrets.patterns.features.regions import EPSILON, Column, mean, quarter_sizes
@@ -18,7 +18,8 @@ def picture_features(view: View) -> dict[str, Column]:
         features[f"column_gap{name}"] = brightest[:, upper] - brightest[:, lower]
     features["column1_light"], features["column6_light"] = brightest[:, 0], brightest[:, 5]
     features["column_over_haze"] = brightest[:, 0] - haze
-    features["column_darker_rows"] = _low(read.brightest_column, view.lengths)
+    column = read.brightest_column.masked_fill(~view.real, torch.nan)
+    features["column_darker_rows"] = column.nanquantile(0.2, dim=1, interpolation="lower")
     unbroken = read.bright_cells / view.lengths[:, None]
     features["column_unbroken"] = unbroken.amax(1)
     features["columns_half"] = ((unbroken > 0.4).sum(1) / view.lengths).float()
@@ -42,13 +43,6 @@ def picture_features(view: View) -> dict[str, Column]:
     features["square_over_corner"] = (squares.amin(1) - corners.amax(1)) * two
     features["squares_over_corners"] = (squares - corners).sum(1) * two
     return features
-
-
-def _low(column: Row, lengths: Int[torch.Tensor, " maps"]) -> Column:
-    """Return the 20 % quantile of one column's brightness over all rows of each map."""
-    beyond = torch.arange(column.shape[1], device=column.device) >= lengths[:, None]
-    order = column.masked_fill(beyond, 2.0).sort(dim=1).values
-    return order.gather(1, (0.2 * (lengths - 1)).long()[:, None])[:, 0]
 
 
 def _explained(rest: Column, height: Row, within: Bool[torch.Tensor, "maps tokens"]) -> Column:
