@@ -410,7 +410,7 @@ def test_weights_replaced_during_a_measurement_are_refused(world, monkeypatch):
 
 def _replacing(world: World, monkeypatch, folder: str = "model", reads: int = 1) -> None:
     """Replace a model's weights as soon as they have been read `reads` times."""
-    read, left = opening._load_classifier, iter(range(reads - 1))
+    read, left = opening._load_weights, iter(range(reads - 1))
 
     def replace(*arguments, **options):
         loaded = read(*arguments, **options)
@@ -420,7 +420,7 @@ def _replacing(world: World, monkeypatch, folder: str = "model", reads: int = 1)
         shutil.copy(other / "model.safetensors", world.path(folder, "model.safetensors"))
         return loaded
 
-    monkeypatch.setattr(opening, "_load_classifier", replace)
+    monkeypatch.setattr(opening, "_load_weights", replace)
 
 
 def test_official_data_are_those_measured_and_trained_on(world):
