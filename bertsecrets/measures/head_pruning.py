@@ -8,12 +8,11 @@ once, on training data.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Int
 
 from bertsecrets.ablation.engine import Engine
 from bertsecrets.ablation.kinds import Ablation, of_one_length
@@ -67,12 +66,11 @@ class HeadPruning(HeadRemovalMeasure):
         engine.check_longest(encoded)
         opened.model.requires_grad_(False)
         target = np.asarray(rows.targets())
-        steps = len(heads_left(opened.layers * opened.heads))
-        with progress(f"pruning heads of {context.measured}", steps * len(encoded), "example") as shown:
-            path = prune_heads(engine.skeleton, encoded, context.task, target, shown.advance)
-        values, samples = scored(context.task, path.predicted, target)
-        left = np.array(heads_left(opened.layers * opened.heads)[1:])
-        values |= {"left": left, "importance": path.importance, "removed": path.removed}
+        left = heads_left(opened.layers * opened.heads)
+        with progress(f"pruning heads of {context.measured}", len(left) * len(encoded), "example") as shown:
+            predicted, importance, removed = prune_heads(engine.skeleton, encoded, context.task, target, shown.advance)
+        values, samples = scored(context.task, predicted, target)
+        values |= {"left": np.array(left[1:]), "importance": importance, "removed": removed}
         return {self.name: (values, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
@@ -96,15 +94,6 @@ class HeadPruning(HeadRemovalMeasure):
         )
 
 
-@dataclass(frozen=True)
-class Path:
-    """The order in which heads are removed, with the predictions before the first step and after each step."""
-
-    predicted: list[np.ndarray]
-    importance: Float[np.ndarray, "layers heads"]
-    removed: Shaped[np.ndarray, "layers heads"]
-
-
 def heads_left(heads: int) -> list[int]:
     """Return the number of heads left before the first step and after each step.
 
@@ -122,28 +111,27 @@ def prune_heads(
     task: Task,
     target: Sequence[float] | np.ndarray,
     advance: Callable[[float], Any] = lambda more: None,
-) -> Path:
+) -> tuple[list[np.ndarray], Float[np.ndarray, "layers heads"], Int[np.ndarray, "layers heads"]]:
     """Remove heads step by step, starting with the least important, until none are left.
+
+    Return the predictions before the first step and after each step, the importance of each head before the first step,
+    and the number of the step that removes each head.
 
     Args:
         advance: Progress callback, called with the number of examples completed since the last call.
     """
     remaining = np.ones((len(skeleton.layers), skeleton.heads), dtype=bool)
     removed = np.zeros(remaining.shape, dtype=np.int64)
-    first: np.ndarray | None = None
-    predicted = []
     counts = heads_left(remaining.size)
-    for step, _ in enumerate(counts):
+    predicted, importances = [], []
+    for step, (before, after) in enumerate(zip(counts, [*counts[1:], 0], strict=True), 1):
         logits, importance = gated(skeleton, encoded, target, remaining, loss_of(task.regression), advance)
         predicted.append(decide(task, logits))
-        first = importance if first is None else first
-        if step + 1 < len(counts):
-            order = np.argsort(np.where(remaining, importance, np.inf), axis=None, kind="stable")
-            last = order[: counts[step] - counts[step + 1]]
-            remaining.flat[last] = False
-            removed.flat[last] = step + 1
-    assert first is not None
-    return Path(predicted, first, removed)
+        importances.append(importance)
+        least = np.argsort(np.where(remaining, importance, np.inf), axis=None, kind="stable")[: before - after]
+        remaining.flat[least] = False
+        removed.flat[least] = step
+    return predicted, importances[0], removed
 
 
 def gated(

@@ -106,7 +106,7 @@ class PatternObserver:
         flat = MapStack(maps.reshape(rows * heads, tokens, tokens), batch.lengths.repeat_interleave(heads), edge)
         table = features(flat)
         for name, classifier in self.classifiers.items():
-            probabilities = classifier.to(maps.device).of_features(table).reshape(rows, heads, len(CLASSES))
+            probabilities = classifier.of_features(table).reshape(rows, heads, len(CLASSES))
             predicted = self.predicted[name]
             predicted[batch.indices, layer] = probabilities.argmax(2).to(torch.int8).cpu().numpy()
             self.expected[name][batch.indices] += probabilities.sum(1).cpu().numpy() / predicted[0].size

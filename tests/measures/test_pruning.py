@@ -118,14 +118,14 @@ def test_importance_is_the_slope_of_each_examples_loss(regression):
 
 def test_each_step_removes_the_least_important_of_the_heads_that_are_left():
     layers, truth = skeleton(), np.array(ANSWERS)
-    path = prune_heads(layers, ENCODED, task("mnli"), truth)
-    assert sorted(path.removed.flat) == list(range(1, 13))  # a tenth of 12 heads is one
+    predicted, _, removed = prune_heads(layers, ENCODED, task("mnli"), truth)
+    assert sorted(removed.flat) == list(range(1, 13))  # a tenth of 12 heads is one
     for step in (0, 1, 7):
-        open_heads = path.removed > step
+        open_heads = removed > step
         logits, importance = gated(layers, ENCODED, truth, open_heads, loss_of(False))
-        np.testing.assert_array_equal(path.predicted[step], logits.argmax(1))
+        np.testing.assert_array_equal(predicted[step], logits.argmax(1))
         next_one = np.where(open_heads, importance, np.inf).argmin()
-        assert path.removed.flat[next_one] == step + 1
+        assert removed.flat[next_one] == step + 1
     assert heads_left(12)[-1] == 0
 
 
