@@ -71,10 +71,9 @@ class Scores(Measure):
             return None
         if measurement.values.get("constant"):
             return "gives every example the same answer"
-        modified = measurement.options.get("cased") or measurement.options.get("shuffle")
-        return (
-            None if modified else order_problem(task(measurement.subject.task), predicted, measurement.sample("target"))
-        )
+        if measurement.options.get("cased") or measurement.options.get("shuffle"):
+            return None
+        return order_problem(task(measurement.subject.task), predicted, measurement.sample("target"))
 
 
 def scores(task: Task, logits: Float[np.ndarray, "examples outputs"], targets: Sequence[float]) -> Result:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from measurements import of_id
 from sessions import local_session
 
 from bertsecrets.claims.eligibility import Skipped
@@ -57,8 +58,6 @@ def test_measurements_of_synthetic_frame_sentences_are_marked(tmp_path, tiny_glu
 
 
 def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glue, tiny_bert):
-    from measurements import of_id
-
     frames = tmp_path / "frames.jsonl"
     frames.write_text('{"sentence": "He was here and agitated", "target": "agitated", "core_elements": ["He"]}\n')
     bench = local_session(store=tmp_path / "runs", glue=tiny_glue, frames=frames)
@@ -69,8 +68,6 @@ def test_the_bare_encoder_is_measured_once_whatever_the_seeds(tmp_path, tiny_glu
 
 
 def test_missing_inputs_of_a_claim_are_named(tmp_path, tiny_glue):
-    from measurements import of_id
-
     bench = local_session(store=tmp_path / "runs", glue=tiny_glue)
     bench.resources = replace(bench.resources, spacy="no_such")
 
