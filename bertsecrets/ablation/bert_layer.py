@@ -114,11 +114,7 @@ class Block:
     def deltas(
         self, context: PerHead, instead: Float[torch.Tensor, "_ heads _ _"], heads: Int[torch.Tensor, " chosen"]
     ) -> Float[torch.Tensor, "chosen rows tokens width"]:
-        """Return how the projected attention changes if head h is disabled: W_o[h] (instead_h - context_h).
-
-        Args:
-            instead: Replacement vectors of disabled heads. For uniform attention, these are the mean value vectors.
-        """
+        """Return how the projected attention changes if head h is disabled: W_o[h] (instead_h - context_h)."""
         change = instead[:, heads] - context[:, heads]
         parts = self.output.weight.unflatten(1, (self.heads, -1))[:, heads]  # [width, chosen, size]
         rows, _, tokens, size = change.shape

@@ -135,8 +135,7 @@ class Engine:
     ) -> Float[torch.Tensor, "sets rows outputs"]:
         """Return the logits of rows of equal length for each set of disabled heads. All sets must be different.
 
-        Args:
-            vectors: Replacement vectors for each layer. If None, disabled heads attend uniformly.
+        Without replacement vectors for each layer, disabled heads attend uniformly.
         """
         skeleton, tokens = self.skeleton, self.budget.tokens
         if self.blocks is not None:

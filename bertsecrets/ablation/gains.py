@@ -28,11 +28,8 @@ def metric_of(measurement: Measurement) -> Metric:
 def gains_of(measurement: Measurement, sets: Sequence[int] | None = None, rows: Rows = ALL_ROWS) -> tuple[Block, Gains]:
     """Return a block of moments, and a function that computes gains from the block's column means.
 
-    The function takes means [..., k] and returns gains [..., sets] in points.
-
-    Args:
-        sets: Indices of the sets to include. Defaults to all.
-        rows: Examples to include. Defaults to all.
+    The function takes means [..., k] and returns gains [..., sets] in points. By default, all sets and all examples are
+    included.
     """
     metric = TASKS[measurement.subject.task].metric
     predicted, target = measurement.sample("predicted"), measurement.sample("target")[rows]

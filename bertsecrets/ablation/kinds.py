@@ -44,8 +44,7 @@ class Ablation:
     def instead(self, skeleton: Skeleton, encoded: Encoded, tokens: int) -> Instead:
         """Return a function that computes the replacement vectors of rows of `encoded`. It returns None for `uniform`.
 
-        Args:
-            tokens: Approximate number of tokens per batch.
+        Batches have about `tokens` tokens.
         """
         if self.kind == "uniform":
             return lambda rows: None

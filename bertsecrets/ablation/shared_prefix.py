@@ -65,11 +65,9 @@ def run(
     tokens: int,
     vectors: Sequence[Vectors] | None = None,
 ) -> Float[torch.Tensor, "sets rows outputs"]:
-    """Return the logits of rows of equal length for each set of disabled heads.
+    """Return the logits of rows of equal length for each set of disabled heads, in batches of about `tokens` tokens.
 
-    Args:
-        tokens: Approximate number of tokens per batch.
-        vectors: Replacement vectors for each layer. If None, mean value vectors are used.
+    Without replacement vectors for each layer, mean value vectors are used.
     """
     steps, ends = plan(tuple(sets), len(blocks))
     at_once = max(1, tokens // ids.numel())

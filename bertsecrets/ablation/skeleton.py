@@ -173,9 +173,7 @@ class _Gated(Watch):
 def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: Vectors) -> PerHead:
     """Return the vectors of all heads, with those of disabled heads replaced.
 
-    Args:
-        context: Vectors of all heads. The rows are repeated for each set of disabled heads.
-        vectors: Replacement vectors of the rows. Dimensions of size 1 are broadcast.
+    The rows of `context` are repeated for each set of disabled heads. Dimensions of `vectors` of size 1 are broadcast.
     """
     rows = vectors.shape[0]
     unchanged, mask = context.unflatten(0, (-1, rows)), disabled.unflatten(0, (-1, rows))

@@ -114,11 +114,8 @@ def row_directions(
 ) -> tuple[Float[np.ndarray, "examples states width"], Float[torch.Tensor, "states width"]]:
     """Return each row's mean unit vector, and the mean vector over all rows.
 
-    The dot product of two rows' mean unit vectors is the mean cosine over all pairs of their word-pieces.
-
-    Args:
-        less: Mean vector of each hidden state, to be subtracted from all vectors before normalisation.
-        advance: Progress callback, called with the number of examples completed since the last call.
+    The dot product of two rows' mean unit vectors is the mean cosine over all pairs of their word-pieces. If the mean
+    vector of each hidden state is given (`less`), it is subtracted from all vectors before normalisation.
     """
     device, ids = next(opened.model.parameters()).device, special_ids(opened.tokenizer)
     directions: np.ndarray | None = None

@@ -116,9 +116,6 @@ def prune_heads(
 
     Return the predictions before the first step and after each step, the importance of each head before the first step,
     and the number of the step that removes each head.
-
-    Args:
-        advance: Progress callback, called with the number of examples completed since the last call.
     """
     remaining = np.ones((len(skeleton.layers), skeleton.heads), dtype=bool)
     removed = np.zeros(remaining.shape, dtype=np.int64)

@@ -77,11 +77,7 @@ class Scores(Measure):
 
 
 def scores(task: Task, logits: Float[np.ndarray, "examples outputs"], targets: Sequence[float]) -> Result:
-    """Return the values and samples of `Scores`, computed from a classifier's logits.
-
-    Args:
-        targets: Class indices, or scores for a regression task.
-    """
+    """Return the values and samples of `Scores`, computed from logits and targets (class indices, or scores)."""
     predicted, target = decide(task, logits), np.asarray(targets)
     values: dict[str, Any] = {**all_scores(task, predicted, target), "constant": is_constant(task, predicted)}
     if not task.regression:

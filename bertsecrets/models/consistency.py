@@ -63,10 +63,8 @@ def check_logits(
 ) -> None:
     """Check that padding does not change the logits and that, without dropout, training mode does not either.
 
-    Args:
-        forward: Function that computes the logits of the given examples in the same way as a training step does. By
-            default, the model is run in training mode.
-        tolerance: Tolerance for the comparison with training mode.
+    `forward` computes the logits of some examples in the same way as a training step does. By default, the model is run
+    in training mode. `tolerance` is the tolerance for the comparison with training mode.
     """
     rows = encoded.spread(CHECKED_EXAMPLES)
     device = next(model.parameters()).device
@@ -88,11 +86,7 @@ def check_logits(
 
 
 def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -> None:
-    """Check that padding is masked. If padding is masked, an example has the same logits alone as in a batch.
-
-    Args:
-        logits: Logits of the same examples, computed together in one batch.
-    """
+    """Check that padding is masked, so that examples have the same logits alone as in one batch (`logits`)."""
     device = next(model.parameters()).device
     for row, together in zip(rows, logits, strict=True):
         with torch.inference_mode():

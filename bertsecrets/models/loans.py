@@ -21,10 +21,7 @@ def borrowed(folder: str, *, bare: bool) -> Any | None:
     """Return the model object that is lent to this folder, or None if no object is lent to it.
 
     Callers may change the object, because its former state is restored later. The object uses eager attention and has
-    only its original hooks. Its weights are float32 copies on the CPU.
-
-    Args:
-        bare: Whether to return only the encoder, without the classifier head.
+    only its original hooks. Its weights are float32 copies on the CPU. If `bare` is True, only its encoder is returned.
     """
     loan = _lent.get(folder)
     return None if loan is None else loan.renew(bare)

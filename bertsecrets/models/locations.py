@@ -121,10 +121,9 @@ class ModelRef:
         return digest({path.name: file_sha256(path) for path in files}) if files else None
 
     def folder(self, weights: bool = True) -> Path:
-        """Return the folder that contains the files. The files of a hub model are downloaded and verified first.
+        """Return the folder that contains the files, with or without the weights.
 
-        Args:
-            weights: Whether the weights are needed, in addition to the configuration and the tokenizer.
+        The files of a hub model are downloaded and verified first.
         """
         if self.local:
             return Path(self.path)
@@ -194,11 +193,7 @@ def is_papers_model(name: str) -> bool:
 
 
 def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], ModelRef]:
-    """Return a version of `locate` that caches its results.
-
-    Args:
-        bases: Names of base models, by checkpoint. For each of these checkpoints, the base model is located.
-    """
+    """Return a version of `locate` that caches its results. For a checkpoint in `bases`, it locates the base model."""
 
     @functools.cache
     def ref(name: str) -> ModelRef:

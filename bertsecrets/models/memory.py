@@ -123,11 +123,7 @@ def check_memory(what: str, needed: int, device: torch.device, advice: str) -> N
 
 @contextmanager
 def explain_out_of_memory(what: str, needed: int | None) -> Iterator[None]:
-    """Turn an out-of-memory error inside the `with` block into a one-line error that says how much memory is needed.
-
-    Args:
-        needed: Required memory in bytes, or None if it is unknown.
-    """
+    """Turn an out-of-memory error inside the `with` block into one line, with the needed bytes if they are known."""
     try:
         yield
     except Exception as error:

@@ -63,9 +63,7 @@ def confusions_by_head(
 ) -> Float[np.ndarray, "heads classes classes"]:
     """Return the confusion matrix of each head, [true, predicted]. Heads are sorted by name.
 
-    Args:
-        groups: Name of each map's head.
-        counted: Mask of the maps to count. By default, all maps are counted.
+    `groups` are the names of each map's head. If `counted` is given, only the maps in this mask are counted.
     """
     names, places = np.unique(groups, return_inverse=True)
     counts = np.zeros((len(names), len(CLASSES), len(CLASSES)))

@@ -128,10 +128,6 @@ def heads_without_numbers(measurement: Measurement) -> str | None:
 
 
 def mark_words(alignment: Alignment, wanted, first: Parses, second: Parses | None = None) -> np.ndarray:
-    """Return a mask [example, token] that marks the tokens of all selected words.
-
-    Args:
-        wanted: Function that returns whether to select a word.
-    """
+    """Return a mask [example, token] of the tokens of all words for which `wanted` returns True."""
     marks = alignment.mark(first.spans(wanted), 0)
     return marks if second is None else marks | alignment.mark(second.spans(wanted), 1)

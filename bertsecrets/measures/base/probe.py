@@ -52,8 +52,7 @@ class ModelChecks:
     def refusal(self, measure: Measure, open_with: Callable[[str], OpenModel]) -> UserError | None:
         """Return why a measure does not support the model, or None if it does.
 
-        Args:
-            open_with: Function that opens the trained or untrained classifier with a given attention implementation.
+        `open_with` opens the trained or untrained classifier with a given attention implementation.
         """
         opened = functools.cache(open_with)  # shared by the checks of this call
         own = (measure.kernel, type(measure).check_model)

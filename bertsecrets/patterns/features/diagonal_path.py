@@ -49,13 +49,9 @@ def _path(
     widest: Float[torch.Tensor, " maps"],
     count: Int[torch.Tensor, " maps"],
 ) -> tuple[Int[torch.Tensor, "maps words"], Row]:
-    """Find the brightest path by dynamic programming.
+    """Find the brightest path by dynamic programming. Return its offset from the diagonal and its brightness by row.
 
-    Return the path's offset from the diagonal and its brightness in each row.
-
-    Args:
-        widest: Maximum offset from the diagonal, for each map.
-        count: Number of words in each map.
+    `widest` is the maximum offset from the diagonal in each map, and `count` is the number of words in each map.
     """
     cells = ribbon[:, :, MARGIN_COLUMNS:-MARGIN_COLUMNS]
     rows, maps, offsets = cells.shape
