@@ -9,7 +9,7 @@ import pytest
 import torch
 from ablation_reference import logits_from_mean_values, plain_logits
 from pages import DOCS
-from tiny import fast_tier, plain_maps
+from tiny import KeptMaps, fast_tier, plain_maps
 from transformers import AutoConfig, AutoModelForSequenceClassification
 from zoo import FAMILIES, HEADS, LAYERS, save_family
 
@@ -18,7 +18,7 @@ from bertsecrets.errors import NotApplicableError
 from bertsecrets.measures.special_tokens import SpecialTokenObserver
 from bertsecrets.models.attention import Pass
 from bertsecrets.models.configuration import open_tokenizer
-from bertsecrets.models.encoding import Batch, Encoded, predict, special_ids, tokenize
+from bertsecrets.models.encoding import Encoded, predict, special_ids, tokenize
 from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import OpenModel, open_classifier, open_encoder
 from bertsecrets.models.training.finetune import finetune
@@ -75,25 +75,13 @@ def encoded(classifier) -> Encoded:
 
 @EACH_WITH_MAPS
 def test_maps_in_padded_batches_equal_those_of_single_examples(classifier, encoded):
-    seen = np.zeros((len(encoded), LAYERS, HEADS, 64, 64))
-
-    class Keep:
-        pairs = False
-
-        def update(self, batch: Batch, layer: int, maps, other) -> None:
-            for row, i in enumerate(batch.indices):
-                seen[i, layer, :, : maps.shape[2], : maps.shape[3]] = maps[row].numpy()
-
-        def compute(self):
-            return {}, {}
-
+    kept = KeptMaps()
     special = SpecialTokenObserver(len(encoded), LAYERS, HEADS, special_ids(classifier.tokenizer))
-    Pass(classifier).feed(encoded, [Keep(), special])
+    Pass(classifier).feed(encoded, [kept, special])
     _, paid = special.compute()
     for i, ids in enumerate(encoded.input_ids):
         plain, length = plain_maps(classifier.model, encoded, i).numpy(), len(ids)
-        np.testing.assert_allclose(seen[i, :, :, :length, :length], plain, atol=1e-5)
-        assert seen[i].sum() == pytest.approx(seen[i, :, :, :length, :length].sum())
+        np.testing.assert_allclose(np.stack([kept.maps[i, layer] for layer in range(LAYERS)]), plain, atol=1e-5)
         for role, token in special_ids(classifier.tokenizer).items():
             places = [place for place, here in enumerate(ids) if here == token]
             columns = plain.sum(2)[:, :, places] / length
