@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.progress import counted
 from bertsecrets.reading import expanded
-from bertsecrets.store.files import files_below
+from bertsecrets.store.files import visible_files
 from bertsecrets.types import InitialisationName
 
 if TYPE_CHECKING:
@@ -235,9 +235,8 @@ def _of_measurements(source: SideSource, session: "Session", selection: Selectio
 
     root = source.path / "measurements"  # in a store; `measure --save` folders have no such subfolder
     root = root if root.is_dir() else source.path
-    places = sorted(file.parent for file in files_below(root, VALUES_FILE))
-    visible = [place for place in places if not any(part[0] == "." for part in place.relative_to(root).parts)]
-    suitable = [stored for stored in map(load, visible) if suits(stored)]
+    places = sorted(file.parent for file in visible_files(root, VALUES_FILE))
+    suitable = [stored for stored in map(load, places) if suits(stored)]
     models = sorted({stored.subject.model for stored in suitable})
     if not models:
         of_model = f" of {source.model}" if source.model else ""

@@ -159,8 +159,11 @@ def unneeded(root: Path, outdated: Outdated | None, *, keep_checkpoints: bool = 
         keep_checkpoints: If False, all checkpoints count as unneeded.
     """
     present = items(root)
-    found = [*_leftovers(root), *_damaged(root), *_outdated(present, outdated, keep_checkpoints)]
-    return [*found, *_grids(present, outdated), *_training_states(present)]
+    finished = {item.path.name for item in present if item.kind == CHECKPOINTS}
+    finished |= {item.path.name for item in present if item.kind == MEASUREMENTS and damage(item.path) is None}
+    reasons = ((item, _reason(item, finished, outdated, keep_checkpoints)) for item in present)
+    found = [Unneeded(item.path, item.bytes, reason) for item, reason in reasons if reason is not None]
+    return [*_leftovers(root), *_damaged(root), *found]
 
 
 def _leftovers(root: Path) -> Iterator[Unneeded]:
@@ -179,33 +182,17 @@ def _damaged(root: Path) -> Iterator[Unneeded]:
         yield Unneeded(path, size(path), "a damaged copy, recreated since")
 
 
-def _outdated(present: list[Item], outdated: Outdated | None, keep_checkpoints: bool) -> Iterator[Unneeded]:
-    for item in present:
-        reason = outdated(item.kind, item.manifest) if outdated is not None and item.key else None
-        if reason is None and item.kind == CHECKPOINTS and not keep_checkpoints:
-            reason = "will be retrained if a new measurement needs it"
-        if reason is not None:
-            yield Unneeded(item.path, item.bytes, reason)
-
-
-def _grids(present: list[Item], outdated: Outdated | None) -> Iterator[Unneeded]:
-    measured = {item.path.name for item in present if item.kind == MEASUREMENTS and damage(item.path) is None}
-    for item in present:
-        if item.kind != GRIDS:
-            continue
-        about = read_json_object(item.path / "grid.json").get("about")
-        if item.path.name in measured:
-            yield Unneeded(item.path, item.bytes, "parts of a finished measurement")
-        elif outdated is not None and (reason := outdated(GRIDS, about if isinstance(about, dict) else {})):
-            yield Unneeded(item.path, item.bytes, reason)
-
-
-def _training_states(present: list[Item]) -> Iterator[Unneeded]:
-    trained = {item.path.name for item in present if item.kind == CHECKPOINTS}
-    now = time.time()
-    for item in present:
-        days = (now - item.made.timestamp()) / 86400
-        if item.kind == TRAINING_STATES and item.path.name in trained:
-            yield Unneeded(item.path, item.bytes, "the state of a finished training run")
-        elif item.kind == TRAINING_STATES and days > ABANDONED_DAYS:
-            yield Unneeded(item.path, item.bytes, f"the state of a training run interrupted {days:.0f} days ago")
+def _reason(item: Item, finished: set[str], outdated: Outdated | None, keep_checkpoints: bool) -> str | None:
+    """Return why an item is not needed, or None. `finished` holds the names of the entries that are stored."""
+    if item.kind in (GRIDS, TRAINING_STATES) and item.path.name in finished:
+        return "parts of a finished measurement" if item.kind == GRIDS else "the state of a finished training run"
+    if item.kind == TRAINING_STATES:
+        days = (time.time() - item.made.timestamp()) / 86400
+        return f"the state of a training run interrupted {days:.0f} days ago" if days > ABANDONED_DAYS else None
+    facts = item.manifest if item.key else None
+    if item.kind == GRIDS:
+        facts = read_json_object(item.path / "grid.json").get("about")
+    reason = outdated(item.kind, facts) if outdated is not None and isinstance(facts, dict) else None
+    if reason is None and item.kind == CHECKPOINTS and not keep_checkpoints:
+        return "will be retrained if a new measurement needs it"
+    return reason

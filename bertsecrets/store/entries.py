@@ -205,8 +205,10 @@ def checked_manifest(folder: Path) -> dict[str, Any]:
 def read_own_manifest(folder: Path) -> dict[str, Any]:
     """Return the manifest of an exported checkpoint, or {} if the folder has no manifest of this suite."""
     try:
-        manifest = read_json(folder / MANIFEST, missing={})
+        manifest = read_json(folder / MANIFEST)
     except UserError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return {}
         if isinstance(error.__cause__, OSError):
             raise
         raise _refused(folder, f"{MANIFEST} is not valid JSON") from error

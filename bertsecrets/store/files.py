@@ -91,17 +91,11 @@ def is_intact(data: Any) -> bool:
     return isinstance(data, dict) and data.get("sha256") == digest({k: v for k, v in data.items() if k != "sha256"})
 
 
-def read_json(path: Path, *, missing: Any = None) -> Any:
-    """Read a JSON file.
-
-    Args:
-        missing: What to return if the file does not exist. By default, a missing file is an error.
-    """
+def read_json(path: Path) -> Any:
+    """Read a JSON file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique_keys)
     except OSError as error:
-        if missing is not None and isinstance(error, FileNotFoundError):
-            return missing
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not valid JSON ({error})") from error
@@ -119,14 +113,11 @@ def read_json_object(path: Path) -> dict[str, Any]:
 def listed(folder: Path, pattern: str = "[!.]*") -> list[Path]:
     """Return the items in a folder whose names match a pattern, in sorted order. A missing folder counts as empty.
 
-    Unlike `Path.glob`, this raises an error if the folder cannot be read, instead of treating it as empty.
-
     Args:
-        pattern: Shell-style pattern that the names must match. By default, all names match except those of hidden
-            items.
+        pattern: Shell-style pattern. By default, all names match except those of hidden items.
 
     Raises:
-        UserError: If the folder cannot be listed.
+        UserError: If the folder cannot be listed, which `Path.glob` would treat as empty.
     """
     try:
         names = os.listdir(folder)
@@ -138,13 +129,7 @@ def listed(folder: Path, pattern: str = "[!.]*") -> list[Path]:
 
 
 def listed_below(folder: Path) -> list[Path]:
-    """Return all items in a folder and its subfolders, including hidden items, in sorted order.
-
-    A missing folder counts as empty.
-
-    Raises:
-        UserError: If a folder cannot be listed.
-    """
+    """Return all items in a folder and its subfolders, as `listed` does, but including hidden items."""
     found = []
     for path in listed(folder, "*"):
         found.append(path)
@@ -154,12 +139,14 @@ def listed_below(folder: Path) -> list[Path]:
 
 
 def files_below(folder: Path, pattern: str = "*") -> list[Path]:
-    """Return all files in a folder and its subfolders whose names match a pattern, in sorted order.
-
-    Raises:
-        UserError: If a folder cannot be listed.
-    """
+    """Return all files in a folder and its subfolders whose names match a pattern, as `listed_below` does."""
     return [path for path in listed_below(folder) if fnmatchcase(path.name, pattern) and path.is_file()]
+
+
+def visible_files(folder: Path, name: str) -> list[Path]:
+    """Return all files with this name in a folder and its subfolders, except those in hidden folders."""
+    paths = files_below(folder, name)
+    return [path for path in paths if not any(part[0] == "." for part in path.relative_to(folder).parts)]
 
 
 @contextmanager

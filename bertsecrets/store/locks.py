@@ -48,9 +48,8 @@ def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
     If another process holds the lock, this waits for up to `timeout` seconds. On a file system that does not support
     locks, this always succeeds. In the worst case, an entry is then made twice.
     """
-    lock = FileLock(path)
+    lock = FileLock(path, fallback_to_soft=False)  # whose fallback is a file that outlives a killed process
     try:
-        _check_support(path)
         lock.acquire(timeout=timeout)
     except Timeout:
         yield False
@@ -66,19 +65,6 @@ def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
         yield True
     finally:
         lock.release()
-
-
-def _check_support(path: Path) -> None:
-    """Raise OSError if a file cannot be locked. FileLock would instead create a file that outlives a killed process."""
-    if fcntl is None:
-        return
-    handle = os.open(path, os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pass
-    finally:
-        os.close(handle)
 
 
 def _holder(path: Path) -> str:

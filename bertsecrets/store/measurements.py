@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bertsecrets.errors import UserError, first_line
 from bertsecrets.store.entries import damage, write_json, write_manifest
-from bertsecrets.store.files import MANIFEST, copy_whole, digest, files_below, guarded_writes, read_json
+from bertsecrets.store.files import MANIFEST, copy_whole, digest, guarded_writes, read_json, visible_files
 from bertsecrets.types import Measurement, Provenance, Subject, slug
 
 VALUES_FILE, SAMPLES_FILE = "measurement.json", "samples.npz"
@@ -122,8 +122,7 @@ class Shelf:
     @classmethod
     def read(cls, folder: Path) -> "Shelf":
         """Read all measurements in a folder and its subfolders. Hidden folders are ignored."""
-        places = [path.parent.relative_to(folder) for path in files_below(folder, VALUES_FILE)]
-        entries = sorted(folder / place for place in places if not any(part[0] == "." for part in place.parts))
+        entries = sorted(file.parent for file in visible_files(folder, VALUES_FILE))
         if not entries:
             raise UserError(
                 f"no measurements were found in {folder} or its subfolders: "

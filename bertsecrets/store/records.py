@@ -11,7 +11,7 @@ import json
 import lzma
 import math
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bertsecrets.errors import UserError, first_line
 from bertsecrets.store.entries import finite
-from bertsecrets.store.files import digest, files_below, write_whole
+from bertsecrets.store.files import digest, visible_files, write_whole
 from bertsecrets.store.measurements import READ_ERRORS, VALUES_FILE, Shelf, measurement_of
 from bertsecrets.types import Measurement
 
@@ -95,10 +95,10 @@ class SavedFolder:
         Raises:
             UserError: No measurement was found, a measurement is damaged, or measurements of the same subject differ.
         """
-        records = [read_record(path) for path in _visible(folder, RECORD_FILE)]
+        records = [read_record(path) for path in visible_files(folder, RECORD_FILE)]
         if not records:
             return cls(Shelf.read(folder))
-        single = Shelf.read(folder).measurements if any(_visible(folder, VALUES_FILE)) else ()
+        single = Shelf.read(folder).measurements if visible_files(folder, VALUES_FILE) else ()
         recorded = [measurement for _, measurements in records for measurement in measurements]
         return cls(Shelf(tuple(distinct([*single, *recorded]))), tuple(run for run, _ in records))
 
@@ -129,11 +129,6 @@ class SavedFolder:
             not_applicable={case: cause for run in runs for case, cause in run.not_applicable.items()},
             commits=sorted({commit for run in runs for commit in run.commits}),
         )
-
-
-def _visible(folder: Path, name: str) -> Iterator[Path]:
-    paths = files_below(folder, name)
-    return (path for path in paths if not any(part[0] == "." for part in path.relative_to(folder).parts))
 
 
 def distinct(measurements: Iterable[Measurement]) -> list[Measurement]:
