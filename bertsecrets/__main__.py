@@ -12,7 +12,7 @@ from bertsecrets.errors import TERMINATION_SIGNALS
 
 def start() -> int:
     """Run the command in `sys.argv` and return its exit code."""
-    for number in (getattr(signal, name) for name in TERMINATION_SIGNALS if hasattr(signal, name)):
+    for number in TERMINATION_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
     from bertsecrets.cli.main import main

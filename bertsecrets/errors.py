@@ -3,11 +3,13 @@
 import difflib
 import errno
 import os
+import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import islice
+from typing import NoReturn
 
 MACHINE_ERRNOS = (
     *(errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ESTALE),
@@ -23,7 +25,10 @@ OPTIONAL_PACKAGES = {
     "jinja2": ("jinja2", "report", "writing a report page"),
     "ray": ("ray", "ray", "running on a Ray cluster"),
 }
-TERMINATION_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")  # some systems lack some of these
+# The numbers of the signals that end a command. Some systems lack some of them.
+TERMINATION_SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)
+]
 MEMORY_MESSAGES = ("can't allocate memory", "cannot allocate memory", "unable to mmap", "std::bad_alloc")
 
 
@@ -53,6 +58,11 @@ class MisreadError(UserError, RuntimeError):
 
 class RunError(UserError):
     """An error, such as a full disk, that affects every measurement and ends the run."""
+
+
+def interrupt(number: int, _frame: object) -> NoReturn:
+    """Handle a signal by raising KeyboardInterrupt with its number."""
+    raise KeyboardInterrupt(number)
 
 
 def first_line(error: BaseException) -> str:

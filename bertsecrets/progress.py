@@ -152,14 +152,12 @@ def _bar(title: str, total: int, unit: str, done: float) -> Iterator[Progress]:
         yield Drawn()
 
 
-def in_bytes(number: float | None) -> str:
+def in_bytes(number: float) -> str:
     """Format a number of bytes with its unit.
 
-    >>> in_bytes(90_900_000), in_bytes(999_700_000), in_bytes(None)
-    ('90.9 MB', '1 GB', 'unknown')
+    >>> in_bytes(90_900_000), in_bytes(999_700_000)
+    ('90.9 MB', '1 GB')
     """
-    if number is None:
-        return "unknown"
     amount, unit = float(number), "bytes"
     for larger in ("kB", "MB", "GB", "TB"):
         if amount < 999.5:  # larger numbers are shown in the next unit
@@ -168,14 +166,12 @@ def in_bytes(number: float | None) -> str:
     return f"{amount:.3g} {unit}" if unit != "bytes" else f"{int(number)} bytes"
 
 
-def in_time(seconds: float | None) -> str:
+def in_time(seconds: float) -> str:
     """Format a duration in hours, minutes and seconds.
 
-    >>> in_time(12.3), in_time(200), in_time(7300), in_time(None)
-    ('12 s', '3 min 20 s', '2 h 1 min', 'unknown')
+    >>> in_time(12.3), in_time(200), in_time(7300)
+    ('12 s', '3 min 20 s', '2 h 1 min')
     """
-    if seconds is None:
-        return "unknown"
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

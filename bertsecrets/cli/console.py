@@ -7,11 +7,11 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from bertsecrets.errors import TERMINATION_SIGNALS, in_short
+from bertsecrets.errors import TERMINATION_SIGNALS, in_short, interrupt
 from bertsecrets.progress import LINES_VALUE, PROGRESS_VARIABLE
 
 USER_ERROR = 2  # exit code of an error that the user can fix
@@ -35,14 +35,12 @@ def report_bug(error: BaseException) -> str:
     return f"this is {in_short(error)}: please report it with this traceback and the output of `bertsecrets doctor`"
 
 
-@contextmanager
-def as_interrupt() -> Iterator[None]:
+def as_interrupt() -> AbstractContextManager[None]:
     """Turn termination signals into KeyboardInterrupt, so that unfinished work is cleaned up.
 
     Must be used in the main thread. Signals that are ignored, such as SIGHUP under `nohup`, stay ignored.
     """
-    with _on_termination(_interrupt):
-        yield
+    return _on_termination(interrupt)
 
 
 @contextmanager
@@ -60,8 +58,7 @@ def signals_deferred() -> Iterator[None]:
 
 @contextmanager
 def _on_termination(action: Callable[[int, Any], object]) -> Iterator[None]:
-    numbers = [getattr(signal, name) for name in TERMINATION_SIGNALS if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
+    before = {number: signal.getsignal(number) for number in TERMINATION_SIGNALS}
     handled = {number: earlier for number, earlier in before.items() if earlier not in (signal.SIG_IGN, None)}
     for number in handled:
         signal.signal(number, action)
@@ -70,10 +67,6 @@ def _on_termination(action: Callable[[int, Any], object]) -> Iterator[None]:
     finally:
         for number, earlier in handled.items():
             signal.signal(number, earlier)
-
-
-def _interrupt(number: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt(number)
 
 
 @contextmanager

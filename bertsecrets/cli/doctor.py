@@ -151,7 +151,6 @@ def _machine(run: RunOptions) -> None:
 
 
 def _store(root: Path) -> None:
-
     place = next(path for path in (root, *root.absolute().parents) if os.path.exists(path))
     if not place.is_dir():
         print(f"store: missing; {place} is a file where a folder is needed: choose another location with --store")

@@ -39,6 +39,7 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = JUDG
         help="judge only this claim or family, such as D1, D1-random, D1-rte, D1-rte-random or D; repeatable",
     )
     parser.add_argument("--expected", **EXPECTED_OPTION)
+    parser.set_defaults(checkpoint=None, measurements=None)  # options of `report`
     add_run_options(parser, names)
 
 
@@ -51,7 +52,7 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
 
     tasks = [ALL_TASKS if name == ALL_TASKS else task(name).name for name in options.task or own_task_names()]
     chosen = select_cases(options.claim or (), tasks)
-    if getattr(options, "checkpoint", None) is not None:  # a checkpoint is judged on its own task
+    if options.checkpoint is not None:  # a checkpoint is judged on its own task
         chosen = [case for case in chosen if case.task in tasks]
     return chosen, tasks
 

@@ -97,14 +97,11 @@ def measure(options: argparse.Namespace) -> None:
         session.check_model()
     if "heads" in given and options.checkpoint is None and (shape := shape_of(session.ref(session.model))) is not None:
         parse_sets(given["heads"], *shape)  # before training
-    all_options = [
-        measure.variants(session.settings) if options.measure == ALL_MEASURES else [given] for measure in measures
-    ]
-    runs = [(measure, values) for measure, own in zip(measures, all_options, strict=True) for values in own]
     if options.measure == ALL_MEASURES:
+        runs = [(measure, values) for measure in measures for values in measure.variants(session.settings)]
         _run_all(session, subject, runs, options)
     else:
-        _run(session, subject, *runs[0], options)
+        _run(session, subject, measures[0], given, options)
     session.close()
 
 

@@ -142,10 +142,10 @@ def conclude(options: argparse.Namespace, opened: Sequence["JudgedRun"], baselin
     until all files are written, so that all of them describe the same run.
     """
     runs = []
-    saved = getattr(options, "measurements", None) is not None
     for run in opened:
         if baseline is not None:
-            baseline.check_run(run, whole=not saved and not RunOptions.from_namespace(options).limited)
+            whole = options.measurements is None and not RunOptions.from_namespace(options).limited
+            baseline.check_run(run, whole=whole)
         run.baseline = baseline
     for run in opened:
         run.judge()
@@ -206,18 +206,13 @@ def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
         print(line)
 
 
-def _of_checkpoint(options: argparse.Namespace) -> bool:
-    """Return whether a command judges a single checkpoint that the user trained."""
-    return getattr(options, "checkpoint", None) is not None
-
-
 def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool) -> str:
     """Return a line about claims that lack seeds, with a command that adds seeds; empty if no claim lacks seeds."""
-    if _of_checkpoint(options):
+    if options.checkpoint is not None:
         return ""
     command = ["bertsecrets", *without(options.words, (*SELECTION_FLAGS, *(["--model"] * several)))]
     command += ["--model", run.model] * several
-    if getattr(options, "measurements", None) is not None:
+    if options.measurements is not None:
         command = []
     return more_seeds_line(run, run.verdicts, command, ["bertsecrets", *options.words])
 
@@ -244,8 +239,7 @@ def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
     from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import write_whole
 
-    verdicts, params = run.verdicts, load_settings()
-    checkpoint = _of_checkpoint(options)
+    verdicts, params, checkpoint = run.verdicts, load_settings(), options.checkpoint is not None
     written = as_file(verdicts, run.model, params, note=run.note, commits=run.session.commits)
     if options.save:
         run.save(options.save)
@@ -283,7 +277,7 @@ def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> Non
             [problem for shown in examples for problem in shown.problems],
             options.examples,
         ),
-        checkpoint=_of_checkpoint(options),
+        checkpoint=options.checkpoint is not None,
         accepted={name for run in runs for name in accepted_cases(run)},
     )
     write_whole(options.html, content)

@@ -13,7 +13,7 @@ from bertsecrets.progress import log
 from bertsecrets.types import Request
 
 if TYPE_CHECKING:
-    from bertsecrets.jobs.plan import Plan, State
+    from bertsecrets.jobs.plan import Plan
 
 
 def add_parsers(commands) -> None:
@@ -56,7 +56,7 @@ def add_parsers(commands) -> None:
 def plan(options: argparse.Namespace) -> None:
     """Print the jobs that the chosen claims need."""
     from bertsecrets.devices import device_name
-    from bertsecrets.jobs.plan import PlanningSession, plan_for, states
+    from bertsecrets.jobs.plan import PlanningSession, plan_for, remaining
     from bertsecrets.jobs.scripts import shell_script
     from bertsecrets.judging import JudgedRun
     from bertsecrets.store.files import guarded_writes
@@ -70,30 +70,29 @@ def plan(options: argparse.Namespace) -> None:
         reason = next(iter(judged.skipped()), "no claim matches --task and --claim")
         raise UserError(f"nothing to plan for {session.model}: {reason}")
     planned = plan_for(session, judged.eligible(), session.model, session.seeds)
-    known = states(session.measurements, planned)
+    left = remaining(session, planned)
     if options.shell:
         with guarded_writes(given.store_folder):
             given.store_folder.mkdir(parents=True, exist_ok=True)  # the script fails without access to it
-        print(shell_script([job for job in planned if known[job] != "stored"], session.options), end="")
+        print(shell_script(left, session.options), end="")
         return
-    stored = sum(state == "stored" for state in known.values())
-    totals = {"jobs": len(known), "trainings": sum(job.measure is None for job in known), "stored": stored}
+    trainings, stored = sum(job.measure is None for job in planned), len(planned) - len(left)
     facts = {
         "model": session.model,
         "seeds": sorted(session.seeds),
         "store": str(session.store.root.resolve()),
         "device": device_name(session.resources.device),
-        "totals": totals | {"to_do": len(known) - stored},
+        "totals": {"jobs": len(planned), "trainings": trainings, "stored": stored, "to_do": len(left)},
         "without_data": sorted({c.task for c in judged.possible() if session.resources.rows.missing(c.task)}),
         "skipped": judged.skipped(),
     }
     if options.json:
-        print(json.dumps({**facts, "jobs": _jobs(planned, known, session.options)}, indent=1))
+        print(json.dumps({**facts, "jobs": _jobs(planned, left, session.options)}, indent=1))
     else:
-        _print_plan(known, facts)
+        _print_plan(planned, left, facts)
 
 
-def _jobs(planned: "Plan", known: "Mapping[Request, State]", options: RunOptions) -> list[dict[str, Any]]:
+def _jobs(planned: "Plan", left: "Plan", options: RunOptions) -> list[dict[str, Any]]:
     """Return one JSON object per job."""
     from bertsecrets.jobs.plan import waits_for
     from bertsecrets.jobs.scripts import command
@@ -109,14 +108,14 @@ def _jobs(planned: "Plan", known: "Mapping[Request, State]", options: RunOptions
             "seed": job.subject.seed,
             "options": dict(job.options),
             "waits_for": [numbers[other] for other in waits_for(planned, job)],
-            "state": known[job],
+            "state": "to do" if job in left else "stored",
             "command": command(job, options),
         }
         for job, number in numbers.items()
     ]
 
 
-def _print_plan(known: "Mapping[Request, State]", facts: Mapping[str, Any]) -> None:
+def _print_plan(planned: "Plan", left: "Plan", facts: Mapping[str, Any]) -> None:
     """Print a plan as a table, followed by its totals. Jobs that differ only in their seed share a row."""
     from bertsecrets.judging import skipped
     from bertsecrets.report.findings import seed_ranges
@@ -128,16 +127,16 @@ def _print_plan(known: "Mapping[Request, State]", facts: Mapping[str, Any]) -> N
         names = ", ".join(facts["without_data"])
         print(f"tasks not looked up in the store, because their data are not on this machine: {names}")
     rows: dict[tuple[str, ...], list[Request]] = {}
-    for job in known:
+    for job in planned:
         options = " ".join(f"{name}={value}" for name, value in job.options)
         kind = (job.measure or "train", job.subject.task, job.subject.initialisation, options)
         rows.setdefault(kind, []).append(job)
-    stored = {kind: sum(known[job] == "stored" for job in jobs) for kind, jobs in rows.items()}
+    to_do = {kind: sum(job in left for job in jobs) for kind, jobs in rows.items()}
     print(
         table(
             ("job", "task", "initialisation", "options", "seeds", "stored", "to do"),
             [
-                (*kind, seed_ranges(job.subject.seed for job in jobs), str(stored[kind]), str(len(jobs) - stored[kind]))
+                (*kind, seed_ranges(job.subject.seed for job in jobs), str(len(jobs) - to_do[kind]), str(to_do[kind]))
                 for kind, jobs in sorted(rows.items(), key=lambda row: (row[0][0] != "train", row[0]))
             ],
         )

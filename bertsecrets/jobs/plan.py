@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from bertsecrets.caches import CheckpointCache, MeasurementCache
 from bertsecrets.claims import requirements
@@ -24,7 +24,6 @@ from bertsecrets.types import Request, Subject
 # Jobs in order. A measurement may have a leader as its value: another planned measurement, which is made first because
 # its forward pass also yields this one.
 Plan = dict[Request, Request | None]
-State = Literal["stored", "to do"]
 
 
 class PlanningSession(Session):
@@ -93,21 +92,14 @@ def without_network(session: Session) -> MeasurementCache:
     return MeasurementCache(CheckpointCache(session.store, local, session.ref))
 
 
-def states(cache: MeasurementCache, planned: Plan) -> dict[Request, State]:
-    """Return the state of each job in the store.
-
-    A checkpoint that is not stored is "to do" only if a planned measurement needs it. If the model or the data are not
-    available, results count as "to do".
-    """
-    known: dict[Request, State] = {job: "stored" if _is_stored(cache, job) else "to do" for job in planned}
-    needed = {job.training for job in planned if known[job] == "to do"}
-    return {job: "stored" if job.measure is None and job not in needed else state for job, state in known.items()}
-
-
 def remaining(session: Session, planned: Plan) -> Plan:
-    """Return the jobs of a plan that are not in the store."""
-    known = states(session.measurements, planned)
-    return {job: leader for job, leader in planned.items() if known[job] != "stored"}
+    """Return the jobs of a plan whose results are not stored. A training remains only if a measurement needs it.
+
+    If the model or the data are not available, results count as not stored.
+    """
+    left = {job: leader for job, leader in planned.items() if not _is_stored(session.measurements, job)}
+    needed = {job.training for job in left}
+    return {job: leader for job, leader in left.items() if job.measure is not None or job in needed}
 
 
 def _is_stored(cache: MeasurementCache, job: Request) -> bool:

@@ -23,12 +23,8 @@ def command(request: Request, options: RunOptions) -> str:
         UserError: If a name or path contains a line break or another control character.
     """
     subject = request.subject
-    arguments = [
-        sys.executable,
-        "-m",
-        "bertsecrets",
-        *(["finetune"] if request.measure is None else ["measure", request.measure]),
-    ]
+    job = ["finetune"] if request.measure is None else ["measure", request.measure]
+    arguments = [sys.executable, "-m", "bertsecrets", *job]
     if request.on_task:
         arguments += ["--task", subject.task, "--init", subject.initialisation, "--seed", str(subject.seed)]
     for name, value in request.options:

@@ -8,8 +8,9 @@ import time
 import traceback
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from bertsecrets.errors import TERMINATION_SIGNALS, interrupt
 from bertsecrets.progress import LINES_VALUE, PROGRESS_VARIABLE, hidden, log
 
 if TYPE_CHECKING:
@@ -17,15 +18,12 @@ if TYPE_CHECKING:
     from bertsecrets.options import RunOptions
     from bertsecrets.types import Request
 
-IGNORED_SIGNALS = ("SIGINT", "SIGHUP", "SIGQUIT")  # sent by terminals to all processes; handled by the parent
-
 
 def serve(connection: Connection, options: "RunOptions") -> None:
     """Run jobs received over a connection and send back their outcomes, until the connection is closed."""
-    for name in IGNORED_SIGNALS:
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in {*TERMINATION_SIGNALS} - {signal.SIGTERM}:  # sent by terminals to all processes; for the parent
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, interrupt)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         runner = JobRunner(options)
@@ -70,10 +68,6 @@ def portable(error: Exception) -> Exception:
         copy = RuntimeError(f"{type(error).__name__}: {error}")
     copy.add_note("".join(traceback.format_exception(error)))
     return copy
-
-
-def _interrupt(number: int, _frame: object) -> NoReturn:
-    raise KeyboardInterrupt(number)
 
 
 def _end_with_parent() -> None:
