@@ -19,11 +19,6 @@ def share_cores(jobs: int | None, threads: int | None, device: torch.device) -> 
     By default, a GPU runs one job, and a CPU runs one job per core, up to 4 jobs. The jobs share the CPU cores equally.
     If the number of threads per job is already set, a CPU runs up to 4 jobs, but only as many as fit on its cores. The
     number of threads can be set by the caller, in OMP_NUM_THREADS or in torch.
-
-    Args:
-        jobs: The number of jobs; None for the default.
-        threads: The number of threads per job; None for the default.
-        device: The device that runs the computations.
     """
     own = (THREADS_AT_START, *_LAST_USED)
     if threads is None and (os.environ.get("OMP_NUM_THREADS") or torch.get_num_threads() not in own):

@@ -104,12 +104,9 @@ def counted(number: int, noun: str) -> str:
 
 
 def time_left(began: float, done: int, total: int) -> str:
-    """Estimate the time left from the rate so far, and return a text to append to a line, or "" if all work is done.
+    """Return a text with the time left at the rate so far, to append to a line; "" if all items are done.
 
-    Args:
-        began: Time on the monotonic clock at which the work began.
-        done: Number of items done. Must be at least 1.
-        total: Number of all items.
+    `began` is a time of the monotonic clock, and `done` must be at least 1.
     """
     seconds = (time.monotonic() - began) / done * (total - done)
     return f"; about {in_time(seconds)} left at this rate" if done < total else ""

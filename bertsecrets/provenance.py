@@ -89,9 +89,7 @@ def _installed_commit() -> str | None:
 def made_by(module: str, device: "torch.device | None") -> dict[str, Any]:
     """Return what the results of a module depend on: a digest of its code, the library versions and the device.
 
-    Args:
-        module: Name of the module that computes the results.
-        device: Device of the computation, or None if the results are the same on every device.
+    `device` is None if the results are the same on every device.
     """
     used = imports(module)
     names = {name for library, names in LIBRARIES.items() if library in used for name in names}

@@ -190,11 +190,7 @@ def load_settings() -> Params:
 
 
 def first_problem(error: ValidationError, model: type[BaseModel] | None = None) -> str:
-    """Describe the first problem in one line that names the invalid entry and what was expected.
-
-    Args:
-        model: Pydantic model that was validated. For an unknown field, the message suggests field names of this model.
-    """
+    """Describe the first problem in one line: the invalid entry and, from the validated `model`, what was expected."""
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
     if model is not None and first["type"] == "extra_forbidden" and len(first["loc"]) == 1:

@@ -54,10 +54,9 @@ def accepted_cases(run: "JudgedRun") -> set[str]:
 
 
 def conclude_baseline(run: "JudgedRun", baseline: "Baseline | None", note: str) -> list[str]:
-    """Return lines that compare a run with its baseline, and update the baseline if requested.
+    """Return lines that compare a run with its baseline, and update the baseline if requested and `note` is empty.
 
-    Args:
-        note: Why the run is incomplete; empty if it is complete. An incomplete run does not update the baseline.
+    `note` is the reason why the run is incomplete, if it is.
     """
     if baseline is None:
         return []

@@ -125,11 +125,7 @@ def _check_training(
 
 
 def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) -> list["MeasureOnTask"]:
-    """Return every combination of a selected measure and a selected task that can be measured.
-
-    Args:
-        trains: Whether a model must be fine-tuned for a side. Fine-tuning requires training rows.
-    """
+    """Return every combination of a selected measure and task that can be measured, with training rows if `trains`."""
     from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask
     from bertsecrets.measures.registry import get_measure
@@ -151,11 +147,7 @@ def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) 
 def model_side(
     session: "Session", model: str, wanted: Sequence["MeasureOnTask"], *, stop_on_collapse: bool = False
 ) -> "Side":
-    """Fine-tune a model with each of the session's seeds, and return its side.
-
-    Args:
-        stop_on_collapse: Whether to stop after the first measure that shows a collapsed model.
-    """
+    """Fine-tune a model with each seed, and return its side. If requested, stop at the first sign of collapse."""
     from bertsecrets.compare.sides import measured_side
     from bertsecrets.jobs.plan import plan_of, remaining
     from bertsecrets.jobs.prepare import run_jobs

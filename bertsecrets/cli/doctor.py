@@ -90,11 +90,7 @@ def _model(name: str, run: RunOptions) -> bool:
 
 
 def _model_facts(ref: "ModelRef", cut: int, rows: "Split | None") -> Iterator[str]:
-    """Yield a model's shape, vocabulary size, maximum input length and, if rows are given, share of unknown tokens.
-
-    Args:
-        cut: Maximum number of tokens per example in a run.
-    """
+    """Yield a model's shape, vocabulary size, maximum input length and, if rows are given, share of unknown tokens."""
     from bertsecrets.models.configuration import open_config, open_tokenizer, shape_of
 
     config, tokenizer = open_config(ref), open_tokenizer(ref)

@@ -60,11 +60,7 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
 def on_known_tasks(
     session: "Session", chosen: Sequence["Case"], tasks: Sequence[str], tell: Callable[[str], object] = print
 ) -> list["Case"]:
-    """Return `chosen` without the cases that need new measurements on a task that is not in `tasks`.
-
-    Args:
-        tell: Function that is called with a line about the cases left out, if any.
-    """
+    """Return the cases that need no new measurements on a task outside `tasks`, and `tell` which are left out."""
     from bertsecrets.jobs.plan import split_by_stored_tasks
 
     if not tasks or ALL_TASKS in tasks:

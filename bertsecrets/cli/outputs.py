@@ -106,11 +106,7 @@ def check_output_folder(folder: Path | None) -> None:
 
 
 def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """Check that none of the named options was given.
-
-    Args:
-        why: The reason why the options cannot be used. It follows the option's name in the error message.
-    """
+    """Check that none of the named options was given. `why` follows the option's name in the error message."""
     for name in names:
         value = getattr(options, name)
         if value is not None and value is not False and value != []:

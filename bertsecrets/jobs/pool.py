@@ -130,10 +130,7 @@ class _Pool:
 
 @contextmanager
 def _other_main_module() -> Iterator[None]:
-    """Hide the main module inside a `with` block.
-
-    If the main module is a script, new processes would otherwise import it and start another run.
-    """
+    """Hide the main module inside the block. If it is a script, new processes would import it and start another run."""
     main_module, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
     try:
         yield

@@ -113,11 +113,7 @@ class PlannedRunner(Runner):
         return [case for case in cases if str(case) in stored], sorted(waiting, key=is_slow)
 
     def _plan(self, cases: Sequence[Case], seeds: Sequence[int]) -> Plan:
-        """Plan the jobs for some cases and seeds, with long jobs first.
-
-        If checkpoints are not kept, each subject is measured right after its training. For a single checkpoint, nothing
-        is trained.
-        """
+        """Plan the jobs, long jobs first. If checkpoints are not kept, the jobs of each subject stay together."""
         plan = plan_for(self.session, cases, self.session.model, seeds)
         if not self.trains:
             return {job: leader for job, leader in plan.items() if self._is_about_checkpoint(job)}

@@ -170,12 +170,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def damage(folder: Path, key: Key | None = None) -> str | None:
     """Return a description of the damage to an entry, or None if the entry is undamaged.
 
-    An entry is damaged if a file is missing or modified, if it contains an additional file, if its manifest is
-    unreadable or modified, or if the manifest contains the key of another entry.
-
-    Args:
-        key: Key that the manifest must contain. By default, the manifest may contain any key whose digests match the
-            entry's name.
+    The manifest must contain `key` or, by default, a key whose digests match the entry's name.
     """
     try:
         manifest = read_manifest(folder)

@@ -256,10 +256,7 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
 
 
 def _files_of(folder: Path) -> set[str]:
-    """Return the name of a folder's manifest, and the names of all top-level items listed in the manifest.
-
-    The result is empty if the manifest cannot be read.
-    """
+    """Return the names of a folder's manifest and of all top-level items in it; empty if it cannot be read."""
     with suppress(UserError, KeyError, TypeError, AttributeError):
         return {MANIFEST, *(name.partition("/")[0] for name in read_json(folder / MANIFEST)["files"])}
     return set()

@@ -111,10 +111,7 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 def _lock(handle: int, *, exclusive: bool) -> bool:
-    """Try to lock an open file or folder, and return whether this succeeded.
-
-    A request for a shared lock waits while another process holds an exclusive lock.
-    """
+    """Lock an open file or folder, if possible, and return whether it is. A shared lock waits for an exclusive one."""
     if fcntl is None:
         return False
     try:

@@ -28,11 +28,7 @@ def write_tasks(source: Source, tasks: Sequence[Task], folder: Path) -> list[Spl
 
 
 def _write(split: Split, glue: Path, *, copied: bool) -> None:
-    """Write a split's file into a GLUE folder.
-
-    Args:
-        copied: Whether the split was read from a file that can be copied unchanged.
-    """
+    """Write a split's file into a GLUE folder. If `copied` is True, copy the file from which the split was read."""
     task = split.task
     file = glue / task.folder / (task.dev_file if split.name == "dev" else "train.tsv")
     file.parent.mkdir(exist_ok=True)

@@ -81,11 +81,7 @@ class Task:
 
 
 def _folded(name: str, ignored: str) -> tuple[str, str]:
-    """Return a normalised form of a class name for comparisons, as two strings.
-
-    The first string is `not` if the name is negated, and empty otherwise. The second string is the rest of the name, in
-    lower case and without characters that match `ignored`. Synonyms are replaced.
-    """
+    """Return the negation of a class name (`not` or empty) and the rest, both normalised for comparisons."""
     letters = re.sub(ignored, "", name.lower())
     negation, word = re.fullmatch(r"(not?n?(?=entail|equiv|dupl|paraphr)|)(.*)", letters).groups()  # type: ignore[union-attr]
     return "not" if negation else "", "equivalent" if word in PARAPHRASE_WORDS else SYNONYMS.get(word, word)
