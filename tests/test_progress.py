@@ -36,28 +36,17 @@ def test_a_line_shows_title_progress_speed_and_remaining_time(passing, capsys):
     assert lines(capsys) == ["bertsecrets: fine-tuning: 25%, 50 of 200 steps, 2 steps/s, 1 min 15 s left, loss 0.5"]
 
 
-def test_work_of_a_few_seconds_has_no_line(passing, capsys):
-    with progress("quick", 100, "row") as shown:
-        for _ in range(100):
-            passing(0.09)
+@pytest.mark.parametrize(
+    ("total", "advances", "seconds", "shares"),
+    [(100, 100, 0.09, []), (1000, 1000, 0.2, [*range(10, 101, 10)]), (100_000, 100, 1, [0, 0, 0])],
+    ids=["no line for a few seconds", "a line for each tenth", "a line in half a minute"],
+)
+def test_lines_are_rare(passing, capsys, total, advances, seconds, shares):
+    with progress("work", total, "row") as shown:
+        for _ in range(advances):
+            passing(seconds)
             shown.advance()
-    assert lines(capsys) == []
-
-
-def test_long_work_has_a_line_for_each_tenth(passing, capsys):
-    with progress("long", 1000, "row") as shown:
-        for _ in range(1000):
-            passing(0.2)
-            shown.advance()
-    assert [line.split(":")[2].split("%")[0].strip() for line in lines(capsys)] == [str(n) for n in range(10, 101, 10)]
-
-
-def test_slow_work_has_a_line_in_half_a_minute(passing, capsys):
-    with progress("slow", 100_000, "row") as shown:
-        for _ in range(100):
-            passing(1)
-            shown.advance()
-    assert len(lines(capsys)) == 3
+    assert [int(line.split(": ")[2].partition("%")[0]) for line in lines(capsys)] == shares
 
 
 @pytest.mark.parametrize(("switch", "shown"), [("1", 0), (LINES_VALUE, 1), ("", 1)])

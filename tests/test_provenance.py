@@ -5,8 +5,7 @@ from importlib.metadata import distribution
 
 import pytest
 
-from bertsecrets import __version__
-from bertsecrets.provenance import run_facts, suite_commit
+from bertsecrets.provenance import suite_commit
 
 
 def git(folder, *command: str) -> str:
@@ -81,10 +80,3 @@ def test_pip_knows_the_commit_that_it_installed(origin, commit, monkeypatch, tmp
     installed_from(monkeypatch, origin)
     assert commit_of(tmp_path) == (commit, None)
     suite_commit.cache_clear()
-
-
-def test_run_facts_have_time_commit_and_versions():
-    facts = run_facts()
-    assert set(facts) == {"made", "commit", "modified", "software"}
-    assert facts["software"]["bertsecrets"] == __version__
-    assert {"python", "torch", "transformers", "numpy"} <= set(facts["software"])

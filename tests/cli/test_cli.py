@@ -61,10 +61,10 @@ def test_a_checkpoint_needs_no_model_unless_it_is_compared(capsys, shared, tmp_p
 @pytest.mark.slow
 def test_everything_measured_here_is_judged_elsewhere(capsys, shared, tmp_path, tiny_bert):
     for init in ("pretrained", "random", "untrained"):
-        out = run(
-            capsys, "measure", "all", "--task", "rte", "--init", init, *shared, "--save", tmp_path / "kept" / init
+        kept = tmp_path / "kept" / init
+        assert f"{kept}: scores of" in run(
+            capsys, "measure", "all", "--task", "rte", "--init", init, *shared, "--save", kept
         )
-        assert f"{tmp_path / 'kept' / init}: scores of" in out
     out = run(
         capsys, "report", "--model", tiny_bert, "--measurements", tmp_path / "kept", "--json", tmp_path / "v.json",
         "--metrics", tmp_path / "m.json", "--plots", tmp_path / "p.json", "--html", tmp_path / "r.html",
@@ -78,38 +78,18 @@ def test_everything_measured_here_is_judged_elsewhere(capsys, shared, tmp_path, 
     measured = [verdict for verdict in verdicts if verdict["verdict"] != "not applicable"]
     assert all("unofficial data" in verdict["remarks"] for verdict in measured)
     assert "inconclusive" in {verdict["verdict"] for verdict in verdicts}  # one seed is not enough for a decision
-    assert "D2" in out
     assert "unofficial data" in " ".join(out.split())
     metrics = json.loads((tmp_path / "m.json").read_text())
     assert sum(metrics["outcomes"].values()) == len(verdicts)
     layers = {row["layer"] for row in json.loads((tmp_path / "p.json").read_text())}
     assert layers == {1, 2, 3}
-    page = (tmp_path / "r.html").read_text()
-    assert page.count('class="chart"') >= 3
-    assert "C1" in page
-    assert 'http-equiv="refresh"' not in page
-    assert "<script src" not in page
+    assert (tmp_path / "r.html").read_text().count('class="chart"') >= 3
 
 
 def test_claims_without_a_task_are_selected_as_all(capsys, shared):
     out = run(capsys, "report", "--task", "all", "--claim", "B5", *shared)
     assert "B5-l7h6" in out
     assert "0 reproduced, 0 deviate" in out  # the example needs 12 layers of 12 heads
-
-
-def test_report_measures_missing_results_and_reuses_the_store(capsys, shared):
-    run(capsys, "measure", "scores", "--task", "rte", *shared)
-    out = run(capsys, "report", "--task", "rte", "--claim", "D1", "--claim", "d3", *shared)
-    assert "5 claims: 0 reproduced, 0 deviate, 5 inconclusive" in out  # of one seed
-    assert "D1-random" in out
-    assert "D3" in out
-    assert "C1" not in out
-
-
-def test_claims_lists_all(capsys):
-    out = run(capsys, "claims")
-    assert all(f"\n{name} " in out for name in ("A1", "C1", "E1", "H4"))
-    assert "reproduced" not in out
 
 
 def test_explain_prints_all_fields_of_a_claim(capsys):
@@ -119,6 +99,8 @@ def test_explain_prints_all_fields_of_a_claim(capsys):
     assert "  MRPC, STS-B, SST-2, RTE, QNLI, MNLI-m: band < 0" in out
     assert "  RTE: published -0.251" in out
     assert "  judged: differs: within half a point" in run(capsys, "explain", "B4")
+    assert "[0.2065, 0.2115]" in run(capsys, "explain", "B2-l7h6")
+    assert "-0.0;" not in run(capsys, "explain", "D5")
     assert run(capsys, "explain", "D1").count("source: K19 (Kovaleva et al. 2019) table 1") == 8
     assert "vertical as in: blog: vertical is attention to a single token" in run(capsys, "explain", "A4-rte-half")
     assert "vertical as in: section 4.1: vertical is mainly" in run(capsys, "explain", "A2-rte")

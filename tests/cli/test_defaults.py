@@ -52,11 +52,6 @@ def test_claims_are_listed_by_task_and_family(capsys):
     assert "unknown family 'Z': give one of A, B" in told(capsys, "claims", "--family", "Z")
 
 
-def test_a_claim_is_explained_with_numbers_a_reader_can_check(capsys):
-    assert "[0.2065, 0.2115]" in run(capsys, "explain", "B2-l7h6")
-    assert "-0.0;" not in run(capsys, "explain", "D5")
-
-
 def test_a_tilde_is_expanded_wherever_a_path_can_be_given(tmp_path, monkeypatch, tiny_bert, tiny_glue):
     monkeypatch.setenv("HOME", str(tmp_path))
     for name, target in (("my-bert", tiny_bert), ("glue", tiny_glue)):

@@ -41,16 +41,12 @@ def watched(tmp_path, *call):
     return done.returncode, int(done.stdout.rsplit("attempts", 1)[1]), done.stderr
 
 
-def test_a_hub_model_is_read_from_the_cache_without_network(tmp_path):
-    code, attempts, errors = watched(tmp_path, "fetch", "--task", "rte", "--offline")
+@pytest.mark.parametrize("sought", ["model google-bert/bert-base-uncased", "GLUE's RTE"])
+def test_models_and_data_of_the_hub_are_read_from_the_cache_without_network(tmp_path, tiny_bert, sought):
+    model = () if sought.startswith("model") else ("--model", tiny_bert)
+    code, attempts, errors = watched(tmp_path, "fetch", *model, "--task", "rte", "--offline")
     assert (code, attempts) == (2, 0)
-    assert "is not cached, and offline mode forbids downloads" in errors
-
-
-def test_hub_data_are_read_from_the_cache_without_network(tmp_path, tiny_bert):
-    code, attempts, errors = watched(tmp_path, "fetch", "--model", tiny_bert, "--task", "rte", "--offline")
-    assert (code, attempts) == (2, 0)
-    assert "GLUE's RTE is not cached" in errors
+    assert f"{sought} is not cached, and offline mode forbids downloads" in errors
 
 
 def test_local_folders_need_no_network(tmp_path, tiny_bert, tiny_glue, quick_params, monkeypatch):
@@ -64,8 +60,7 @@ def test_local_folders_need_no_network(tmp_path, tiny_bert, tiny_glue, quick_par
 
 def test_without_offline_the_hub_is_contacted(tmp_path):
     """A control: these tests do detect network access."""
-    code, attempts, _ = watched(
-        tmp_path, "fetch", "--model", "distilbert/distilbert-base-uncased@main", "--task", "rte"
-    )
+    model = ("--model", "distilbert/distilbert-base-uncased@main")
+    code, attempts, _ = watched(tmp_path, "fetch", *model, "--task", "rte")
     assert code == 2
     assert attempts > 0

@@ -54,10 +54,7 @@ def test_classes_in_another_order_fail_the_run_with_their_reason(capsys, tmp_pat
     run(capsys, *call, "--json", tmp_path / "v.json", code=1)
     (verdict,) = json.loads((tmp_path / "v.json").read_text())["verdicts"]
     assert verdict["verdict"] == "degenerate"
-    expected = (
-        "worse than chance: 20.0 % of the predictions are right, but 80.0 % would be right if the classes were swapped"
-    )
-    assert expected in verdict["reason"]
+    assert "but 80.0 % would be right if the classes were swapped" in verdict["reason"]
 
 
 def unsampled(entry: Path) -> None:

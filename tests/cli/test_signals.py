@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from multiprocessing.connection import Connection
@@ -12,7 +11,6 @@ import pytest
 from calls import started
 from faults import LIMIT, PROCESSES
 
-ROOT = Path(__file__).parents[2]
 AT_ONCE = """
 import builtins, sys
 from bertsecrets.cli.main import main
@@ -73,14 +71,13 @@ def test_an_interrupted_training_leaves_nothing_behind(shared, quick_params, tmp
     assert [path for path in (store / "checkpoints").iterdir() if path.is_dir()] == []
 
 
-def test_an_interrupt_with_invalid_defaults_is_one_line(tmp_path):
-    (tmp_path / "pyproject.toml").write_text('[tool.bertsecrets]\nmodl = "minilm"\n')
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "BERTSECRETS_JOBS": "abc"}
-    done = subprocess.run(
-        [sys.executable, "-c", AT_ONCE], env=environment, cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 130
-    assert done.stderr == f"bertsecrets: interrupted; finished results are saved in the store{GOES_ON}\n"
+@pytest.mark.parametrize(("defaults", "store"), [("", "runs"), ('modl = "minilm"', "the store")])
+def test_an_interrupt_while_the_commands_are_imported_is_one_line(tmp_path, monkeypatch, defaults, store):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(f"[tool.bertsecrets]\n{defaults}\n")
+    process = started(AT_ONCE, BERTSECRETS_JOBS="abc")
+    line = f"bertsecrets: interrupted; finished results are saved in {store}{GOES_ON}\n"
+    assert (*process.communicate(timeout=LIMIT), process.returncode) == ("", line, 130)
 
 
 def test_a_closed_terminal_does_not_end_a_run_under_nohup():
@@ -93,13 +90,6 @@ def test_a_closed_terminal_does_not_end_a_run_under_nohup():
             print("goes on")
     """
     assert started(code).communicate(timeout=LIMIT) == ("goes on\n", "")
-
-
-def test_an_interrupt_while_the_commands_are_imported_is_one_line():
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", AT_ONCE], env=environment, capture_output=True, text=True)
-    assert done.returncode == 130
-    assert done.stderr == f"bertsecrets: interrupted; finished results are saved in runs{GOES_ON}\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

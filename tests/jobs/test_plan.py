@@ -28,33 +28,23 @@ def planned(capsys, shared, *more) -> dict:
     return json.loads(run(capsys, "plan", *shared, "--task", "rte", *more, "--json"))
 
 
-def plan_of_paper(tiny_bert, tiny_glue, tasks) -> Plan:
+@pytest.fixture(scope="module")
+def plan(request, tiny_bert, tiny_glue) -> Plan:
+    """The plan of the paper's claims on RTE or, on request, on all tasks."""
+    tasks = getattr(request, "param", {"rte"})
     session = PlanningSession(model=str(tiny_bert), glue=tiny_glue, store="nowhere", offline=True, device="cpu")
     asked = [case for case in cases() if case.task in tasks and not case.claim.on_request]
     return plan_for(session, JudgedRun(session, asked).eligible(), session.model, range(1, 6))
 
 
-@pytest.fixture(scope="module")
-def plan(tiny_bert, tiny_glue) -> Plan:
-    return plan_of_paper(tiny_bert, tiny_glue, {"rte"})
-
-
-def assert_each_request_comes_after_what_it_waits_for(plan):
+@pytest.mark.parametrize("plan", [{"rte"}, pytest.param({*TASKS, "all"}, marks=pytest.mark.slow)], indirect=True)
+def test_each_request_follows_its_dependencies(plan):
     requests = list(plan)
     for place, step in enumerate(requests):
         assert set(waits_for(plan, step)) <= set(requests[:place])
         assert step.training is None or step.training in plan
-
-
-def test_each_request_follows_its_dependencies(plan):
-    assert_each_request_comes_after_what_it_waits_for(plan)
-
-
-@pytest.mark.slow
-def test_the_paper_is_planned_in_order(tiny_bert, tiny_glue):
-    plan = plan_of_paper(tiny_bert, tiny_glue, {case.task for case in cases()})
-    assert_each_request_comes_after_what_it_waits_for(plan)
-    assert len({step.subject for step in plan if step.measure is None}) == 7 * 4 * 5
+    subjects = {step.subject for step in plan if step.measure is None}
+    assert len(subjects) == len({subject.task for subject in subjects}) * 4 * 5
 
 
 def test_a_measurement_waits_for_the_pass_that_yields_it(plan):
@@ -237,8 +227,6 @@ def test_a_script_whose_store_has_moved_does_nothing(capsys, shared, tmp_path, s
     store.rename(tmp_path / "elsewhere")
     ended = done(text, stub)
     assert ended.returncode == 2
-    assert (
-        ended.stderr
-        == f"bertsecrets: the store of this plan was not found at {store}: create the plan again with --store\n"
-    )
+    line = f"the store of this plan was not found at {store}: create the plan again with --store"
+    assert ended.stderr == f"bertsecrets: {line}\n"
     assert not (tmp_path / "calls").exists()

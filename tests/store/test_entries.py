@@ -11,17 +11,8 @@ from calls import started
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertsecrets.errors import UserError
-from bertsecrets.store.entries import (
-    DamagedEntryWarning,
-    Key,
-    Store,
-    damage,
-    finite,
-    read_manifest,
-    write_json,
-)
-from bertsecrets.store.files import digest, file_sha256, read_json
+from bertsecrets.store.entries import DamagedEntryWarning, Key, Store, damage, read_manifest, write_json
+from bertsecrets.store.files import digest, file_sha256
 from bertsecrets.types import slug
 
 KEY = Key({"task": "rte", "seed": 1}, {"code": "c", "software": {}, "device": None})
@@ -49,19 +40,13 @@ def test_an_entry_is_made_once_and_reused(tmp_path):
     assert manifest["files"] == {"sub/file.txt": file_sha256(folder / "sub" / "file.txt")}
 
 
-def test_the_name_of_an_entry_depends_on_the_key_but_not_on_its_order(tmp_path):
-    def name(inputs, made_by):
-        return Store(tmp_path).get_or_make("checkpoints", "n", Key(inputs, made_by), maker())[0].name
-
-    assert name({"a": 1, "b": 2}, {}) == name({"b": 2, "a": 1}, {})
-    assert len({name({"a": 1}, {}), name({"a": 2}, {}), name({"a": 1}, {"code": "c"}), name({}, {"a": 1})}) == 4
-
-
 def test_the_name_of_an_entry_is_computed_from_its_key_alone(tmp_path):
     store = Store(tmp_path)
     folder, _ = store.get_or_make("checkpoints", ".tiny-bert", KEY, maker())
     assert folder == tmp_path / "checkpoints" / KEY.name
     assert store.get_or_make("checkpoints", "renamed", KEY, maker("other")) == (folder, True)
+    keys = [Key({"a": 1, "b": 2}, {}), Key({"a": 2}, {}), Key({"a": 1}, {"code": "c"}), Key({}, {"a": 1})]
+    assert len({key.name for key in (*keys, Key({"b": 2, "a": 1}, {}))}) == len(keys)
     of_checkpoint = Key({"measure": "scores", "checkpoint": KEY.as_json()}, {})
     assert of_checkpoint.name == f"scores-rte-1-{of_checkpoint.digests}"
 
@@ -121,20 +106,6 @@ def test_finding_an_entry_writes_nothing(tmp_path):
     assert not list(tmp_path.rglob("*.lock"))
 
 
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, UserError])
-def test_an_interrupted_entry_leaves_nothing(tmp_path, error):
-    store = Store(tmp_path)
-
-    def fail(folder):
-        (folder / "half").write_text("x")
-        raise error("stop")
-
-    with pytest.raises(error):
-        store.get_or_make("checkpoints", "name", KEY, fail)
-    assert [p for p in (tmp_path / "checkpoints").iterdir() if p.is_dir()] == []
-    assert store.get_or_make("checkpoints", "name", KEY, maker())[1] is False
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -181,21 +152,9 @@ def test_two_processes_make_an_entry_once(tmp_path):
     assert (tmp_path / "log").read_text() == "made\n"
 
 
-def test_a_file_in_place_of_the_store_gives_one_line(tmp_path):
-    (tmp_path / "runs").write_text("x")
-    with pytest.raises(UserError, match="a file exists where a folder is needed"):
-        Store(tmp_path / "runs").get_or_make("k", "n", KEY, maker())
-
-
 def test_json_has_null_for_nan_and_infinity(tmp_path):
-    write_json(tmp_path / "x.json", {"a": [1.5, math.nan, (math.inf,)], "b": "\u00e9"})
-    assert json.loads((tmp_path / "x.json").read_text()) == {"a": [1.5, None, [None]], "b": "\u00e9"}
-    assert finite(-math.inf) is None
-    (tmp_path / "x.json").write_text("[")
-    with pytest.raises(UserError, match="is not valid JSON"):
-        read_json(tmp_path / "x.json")
-    with pytest.raises(UserError, match="cannot read"):
-        read_json(tmp_path / "none.json")
+    write_json(tmp_path / "x.json", {"a": [1.5, math.nan, (math.inf, -math.inf)], "b": "\u00e9"})
+    assert json.loads((tmp_path / "x.json").read_text()) == {"a": [1.5, None, [None, None]], "b": "\u00e9"}
 
 
 @given(st.dictionaries(st.text(max_size=5), st.integers(), max_size=5))

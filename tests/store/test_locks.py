@@ -3,8 +3,6 @@
 import errno
 import fcntl
 import os
-import signal
-import socket
 
 import pytest
 from calls import started
@@ -32,29 +30,7 @@ def holder(request, tmp_path):
     process.communicate()
 
 
-HOLDING = pytest.mark.parametrize("holder", ["held(Path(os.environ['PLACE']), 'x')"], indirect=True)
-USING = pytest.mark.parametrize("holder", ["in_use(Path(os.environ['PLACE']).parent)"], indirect=True)
-
-
-@HOLDING
-def test_waiting_names_the_entry_and_the_process_that_holds_it(holder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(locks, "FIRST_MESSAGE_SECONDS", 0.05)
-    monkeypatch.setattr(locks, "NEXT_MESSAGE_SECONDS", 0.05)
-    said = []
-
-    def told(text):
-        said.append(text)
-        if len(said) == 2:
-            os.kill(holder.pid, signal.SIGKILL)
-
-    monkeypatch.setattr(locks.log, "info", told)
-    with held(tmp_path / "x", "the checkpoint y"):
-        pass
-    line = f"waiting for the checkpoint y, locked by process {holder.pid} on host {socket.gethostname()}"
-    assert said[:2] == [line, line]
-
-
-@HOLDING
+@pytest.mark.parametrize("holder", ["held(Path(os.environ['PLACE']), 'x')"], indirect=True)
 def test_held_now_does_not_wait(holder, tmp_path):
     with held_now(tmp_path / "x") as got:
         assert not got
@@ -95,7 +71,7 @@ def test_a_file_system_without_locks_is_used_without_them(tmp_path, monkeypatch,
         assert got
 
 
-@USING
+@pytest.mark.parametrize("holder", ["in_use(Path(os.environ['PLACE']).parent)"], indirect=True)
 def test_a_folder_is_in_use_until_the_process_that_uses_it_ends(holder, tmp_path):
     with unused(tmp_path) as free:
         assert not free

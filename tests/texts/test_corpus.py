@@ -34,14 +34,12 @@ def test_the_same_arguments_give_the_same_bytes(tmp_path):
         assert (one / "RTE" / name).read_bytes() != (other / "RTE" / name).read_bytes()
 
 
-def test_it_is_a_glue_folder_with_half_entailments_and_nothing_shared(tmp_path):
+def test_it_is_a_glue_folder_whose_splits_share_no_pair(tmp_path):
     write_corpus(tmp_path, 1600, 200)
     splits = {name: load_folder(tmp_path, task("rte"), name) for name in ("train", "dev")}
     assert {name: len(split) for name, split in splits.items()} == {"train": 1600, "dev": 200}
     pairs = {name: set(zip(split.sentence1, split.sentence2, strict=True)) for name, split in splits.items()}
     assert not pairs["train"] & pairs["dev"]
-    for split in splits.values():
-        assert sum(label == "entailment" for label in split.labels) / len(split) == pytest.approx(0.5, abs=0.08)
 
 
 def role(element):
@@ -114,14 +112,6 @@ def test_all_relations_are_as_frequent_and_hold_as_often():
         assert own_labels.count("entailment") / len(own_labels) == pytest.approx(0.5, abs=0.05)
 
 
-@pytest.mark.parametrize("relation", [roles, negation])
-def test_hypotheses_that_do_not_follow_have_no_word_of_their_own(relation):
-    rng = random.Random(3)
-    for _ in range(500):
-        premise, hypothesis = relation(rng, False)
-        assert set(hypothesis.split()) <= set(premise.split())
-
-
 def test_roles_are_those_of_the_premise_or_exchanged():
     rng = random.Random(4)
     for follows in [True, False] * 300:
@@ -141,9 +131,8 @@ def test_a_negation_negates_the_following_words():
 
 
 def test_no_pair_has_both_labels():
-    rng, seen = random.Random(1), {}
-    for _ in range(5000):
-        premise, hypothesis, label, _ = pair(rng)
+    seen = {}
+    for premise, hypothesis, label, _ in zip(*rows(3600), strict=True):
         assert seen.setdefault((premise, hypothesis), label) == label
         assert premise[0].isupper()
 
