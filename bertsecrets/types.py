@@ -137,9 +137,7 @@ class Measurement:
         Raises:
             UserError: If the value is missing, because the measurement is damaged or from another version.
         """
-        if name not in self.values:
-            raise self._incomplete(name)
-        return self.values[name]
+        return self._part(self.values, name)
 
     def sample(self, name: str) -> np.ndarray:
         """Return the sample with this name: an array with one row per example.
@@ -147,13 +145,13 @@ class Measurement:
         Raises:
             UserError: If the sample is missing, because the measurement is damaged or from another version.
         """
-        if name not in self.samples:
-            raise self._incomplete(name)
-        return self.samples[name]
+        return self._part(self.samples, name)
 
-    def _incomplete(self, name: str) -> UserError:
-        place = self.origin or f"the measurement {self.measure} of {self.subject}"
-        return UserError(f"{place} is incomplete or from another version (no {name!r}): recreate it")
+    def _part(self, parts: dict[str, Any], name: str) -> Any:
+        if name not in parts:
+            place = self.origin or f"the measurement {self.measure} of {self.subject}"
+            raise UserError(f"{place} is incomplete or from another version (no {name!r}): recreate it")
+        return parts[name]
 
     def as_json(self) -> dict[str, Any]:
         """Return the public JSON form. Scripts rely on its first five keys."""

@@ -268,9 +268,7 @@ def test_a_task_of_the_hub_becomes_a_glue_folder_with_the_same_rows(hub: Hub, da
 
 def test_altered_data_are_refused_and_named(hub: Hub, data):
     hub.faults.append(Fault("GET rte/validation-00000-of-00001.parquet", altered=True))
-    with pytest.raises(
-        UserError, match=r"is not the published validation-.* of GLUE's RTE .*: delete it and run again"
-    ):
+    with pytest.raises(UserError, match=r"is not the published validation-.* of GLUE's RTE .*: delete it and run"):
         glue.load_hub(task("rte"), "dev", offline=False)
 
 

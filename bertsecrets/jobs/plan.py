@@ -1,6 +1,5 @@
 """Plans of the checkpoints to train and the measurements to make. A plan is ordered and contains each job once."""
 
-import functools
 import itertools
 import time
 from collections import Counter
@@ -19,7 +18,7 @@ from bertsecrets.options import RunOptions
 from bertsecrets.progress import counted, log, time_left
 from bertsecrets.session import Session
 from bertsecrets.texts.tasks import task
-from bertsecrets.types import Request, Subject
+from bertsecrets.types import ALL_TASKS, Request, Subject
 
 # Jobs in order. A measurement may have a leader as its value: another planned measurement, which is made first because
 # its forward pass also yields this one.
@@ -36,11 +35,7 @@ class PlanningSession(Session):
 
     def missing(self, measure: str, task_name: str) -> str | None:
         """Return what is missing for a measure, or None if nothing is missing. Missing data are ignored."""
-        return self._missing(measure)
-
-    @functools.cache  # noqa: B019  # lives as long as the command
-    def _missing(self, measure: str) -> str | None:
-        return next(filter(None, (need.missing(self.resources) for need in get_measure(measure).needs)), None)
+        return super().missing(measure, ALL_TASKS)
 
 
 def plan_for(bench: requirements.Bench, cases: Iterable[Case], model: str, seeds: Sequence[int]) -> Plan:

@@ -141,10 +141,7 @@ class Shelf:
         return cls(tuple(measurements.values()))
 
     def part(
-        self,
-        tasks: Collection[str] = (),
-        initialisations: Collection[str] | None = None,
-        seeds: Collection[int] | None = None,
+        self, tasks: Collection[str], initialisations: Collection[str] | None, seeds: Collection[int] | None
     ) -> "Shelf":
         """Return the measurements with the given tasks, initialisations and seeds. An empty argument selects all."""
 

@@ -96,9 +96,7 @@ class SavedFolder:
             UserError: No measurement was found, a measurement is damaged, or measurements of the same subject differ.
         """
         records = [read_record(path) for path in visible_files(folder, RECORD_FILE)]
-        if not records:
-            return cls(Shelf.read(folder))
-        single = Shelf.read(folder).measurements if visible_files(folder, VALUES_FILE) else ()
+        single = Shelf.read(folder).measurements if visible_files(folder, VALUES_FILE) or not records else ()
         recorded = [measurement for _, measurements in records for measurement in measurements]
         return cls(Shelf(tuple(distinct([*single, *recorded]))), tuple(run for run, _ in records))
 

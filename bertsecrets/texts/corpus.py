@@ -48,6 +48,7 @@ TRANSFER_SENTENCES = (
 
 FRAME_FILE = "made-up-frames.jsonl"
 CORPUS_FRAME_SENTENCES = 400
+CORPUS_SEED = 2019
 PAIR_LIMIT = 1_000_000  # maximum number of pairs, more than in any GLUE task
 
 
@@ -108,7 +109,7 @@ def pair(rng: random.Random) -> tuple[str, str, str, str]:
     return f"{premise[0].upper()}{premise[1:]}.", f"{hypothesis[0].upper()}{hypothesis[1:]}.", label, relation.__name__
 
 
-def write_corpus(folder: Path, train_rows: int, dev_rows: int, seed: int = 2019) -> Path:
+def write_corpus(folder: Path, train_rows: int, dev_rows: int) -> Path:
     """Write the corpus to a GLUE folder as the task RTE, and return the folder. The output is deterministic.
 
     No validation pair occurs in the training set. The extra column `made_up` contains the relation of each pair. If the
@@ -119,7 +120,7 @@ def write_corpus(folder: Path, train_rows: int, dev_rows: int, seed: int = 2019)
         if target.is_dir():
             return folder
         folder.mkdir(parents=True, exist_ok=True)
-    rng = random.Random(seed)
+    rng = random.Random(CORPUS_SEED)
     pairs: dict[tuple[str, str, str, str], None] = {}
     while len(pairs) < train_rows + dev_rows:
         pairs[pair(rng)] = None
@@ -155,12 +156,12 @@ def frame_sentence(rng: random.Random) -> dict[str, Any]:
     }
 
 
-def write_frames(folder: Path, count: int = CORPUS_FRAME_SENTENCES, seed: int = 2019) -> Path:
+def write_frames(folder: Path, count: int = CORPUS_FRAME_SENTENCES) -> Path:
     """Write `count` distinct frame sentences to a file as JSON lines, and return its path. The output is deterministic.
 
     Each sentence passes the filters of `bertsecrets.texts.framenet`. If the file exists, it is left unchanged.
     """
-    file, rng = folder / FRAME_FILE, random.Random(seed)
+    file, rng = folder / FRAME_FILE, random.Random(CORPUS_SEED)
     lines: dict[str, None] = {}
     while len(lines) < count:
         lines[json.dumps(frame_sentence(rng)) + "\n"] = None

@@ -7,6 +7,7 @@ annotations, which `bertsecrets.texts.framenet_xml` reads from a FrameNet distri
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,15 +67,9 @@ def choose(annotations: Iterable[Annotation], core_sets: Mapping[str, frozenset[
     Args:
         core_sets: Names of each frame's core elements. Frames without an entry have no core elements.
     """
-    sentences: list[FrameSentence] = []
-    refused: dict[str, int] = {}
-    for annotation in annotations:
-        outcome = _judge(annotation, core_sets.get(annotation.frame, frozenset()))
-        if isinstance(outcome, FrameSentence):
-            sentences.append(outcome)
-        else:
-            refused[outcome] = refused.get(outcome, 0) + 1
-    return Chosen(sentences, refused)
+    outcomes = [_judge(annotation, core_sets.get(annotation.frame, frozenset())) for annotation in annotations]
+    sentences = [outcome for outcome in outcomes if isinstance(outcome, FrameSentence)]
+    return Chosen(sentences, Counter(outcome for outcome in outcomes if isinstance(outcome, str)))
 
 
 def _judge(annotation: Annotation, core: frozenset[str]) -> FrameSentence | str:

@@ -50,12 +50,6 @@ def test_a_session_refuses_to_measure_a_changed_checkpoint(
         session.measure(measure, task_name, checkpoint=exported)
 
 
-def test_a_changed_export_without_manifest_is_an_ordinary_model(exported):
-    (exported / "config.json").write_text((exported / "config.json").read_text() + "\n")
-    (exported / "manifest.json").unlink()
-    assert locate(str(exported)).manifest() == {}
-
-
 @pytest.mark.parametrize(
     "manifest",
     [{}, {"data": 3}, {"name": "app", "version": 1}, {"name": "app", "files": ["a"]}, {"data": {"official": [1]}}],

@@ -3,7 +3,6 @@
 import errno
 import os
 import resource
-import tempfile
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -128,12 +127,6 @@ def test_a_folder_never_replaces_a_file(tmp_path, name):
         with pytest.raises(UserError, match="^cannot write .*: choose another location$"):
             refuse(tmp_path / name)
     assert (tmp_path / "file").read_text() == "years of work"
-
-
-def test_a_copy_of_a_private_folder_has_the_permissions_of_the_umask(tmp_path):
-    source = Path(tempfile.mkdtemp(dir=tmp_path))
-    copy_whole(source, tmp_path / "copy")
-    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o755
 
 
 def test_writing_through_a_link_keeps_the_link(tmp_path):

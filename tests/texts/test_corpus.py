@@ -1,4 +1,4 @@
-"""The suite's own corpus: reproducible for each seed, balanced, sound, and not solvable by a bag of words."""
+"""The suite's own corpus: reproducible, balanced, sound, and not solvable by a bag of words."""
 
 import random
 import re
@@ -27,11 +27,11 @@ from bertsecrets.texts.tasks import task
 
 def test_the_same_arguments_give_the_same_bytes(tmp_path):
     one, same = write_corpus(tmp_path / "a", 30, 10), write_corpus(tmp_path / "b", 30, 10)
-    other = write_corpus(tmp_path / "c", 30, 10, seed=1)
-    write_corpus(tmp_path / "a", 30, 10, seed=5)  # an existing corpus is not changed
+    write_corpus(tmp_path / "a", 20, 5)  # an existing corpus is not changed
     for name in ("train.tsv", "dev.tsv"):
         assert (one / "RTE" / name).read_bytes() == (same / "RTE" / name).read_bytes()
-        assert (one / "RTE" / name).read_bytes() != (other / "RTE" / name).read_bytes()
+    frames = [write_frames(tmp_path / name, 20).read_bytes() for name in ("a", "b", "a")]
+    assert len({*frames}) == 1
 
 
 def test_it_is_a_glue_folder_whose_splits_share_no_pair(tmp_path):
@@ -68,12 +68,6 @@ def test_frame_sentences_are_distinct_transfers_that_pass_the_papers_filters(tmp
         chosen = choose([Annotation(sentence.sentence, "Transfer", (sentence.target,), spans)], core_sets)
         assert [*map(set, (one.core_elements for one in chosen.sentences))] == [set(sentence.core_elements)], sentence
     assert found == {frozenset(names) for names in (("thing",), ("thing", "giver"), ("thing", "recipient"))}
-
-
-def test_frame_sentences_depend_only_on_the_seed(tmp_path):
-    one, same = (write_frames(tmp_path / name, 20) for name in ("a", "b"))
-    assert write_frames(tmp_path / "a", 20).read_bytes() == one.read_bytes() == same.read_bytes()
-    assert write_frames(tmp_path / "c", 20, seed=1).read_bytes() != one.read_bytes()
 
 
 @pytest.mark.parametrize("name", ["file", "file/deeper", "x" * 300])

