@@ -140,13 +140,16 @@ def test_workers_do_not_execute_the_script_that_starts_them(shared, tmp_path):
         (16, {"jobs": 3}, (3, 5)),
         (2, {"jobs": 9}, (9, 1)),
         (2, {"jobs": 9, "threads": 2}, (9, 2)),
+        (16, {"device": "cuda"}, (1, 16)),
+        (16, {"device": "cuda", "jobs": 8}, (8, 2)),
     ],
 )
 def test_jobs_share_the_cores_of_the_machine(machine, given, expected, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(cores, "THREADS_AT_START", machine)
     torch.set_num_threads(machine)
-    assert share_cores(given.get("jobs"), given.get("threads"), torch.device("cpu")) == expected
+    device = torch.device(given.get("device", "cpu"))
+    assert share_cores(given.get("jobs"), given.get("threads"), device) == expected
 
 
 @pytest.mark.parametrize("variable", ["4", "4,2"], ids=["one level", "nested loops"])
@@ -157,14 +160,6 @@ def test_as_many_jobs_run_as_fit_with_the_threads_in_the_environment(variable, m
     assert share_cores(None, None, torch.device("cpu")) == (4, 4)
     assert share_cores(2, None, torch.device("cpu")) == (2, 4)
     assert share_cores(None, 8, torch.device("cpu")) == (2, 8)
-
-
-def test_a_gpu_runs_one_job_unless_told_otherwise(monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(cores, "THREADS_AT_START", 16)
-    torch.set_num_threads(16)
-    assert share_cores(None, None, torch.device("cuda")) == (1, 16)
-    assert share_cores(8, None, torch.device("cuda")) == (8, 2)
 
 
 def test_every_session_has_the_same_number_of_threads_unless_told_otherwise(monkeypatch):
