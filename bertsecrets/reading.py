@@ -31,11 +31,7 @@ def seconds(text: str) -> float:
 
 
 def read_bytes(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read") -> bytes:
-    """Return the content of a file of at most `limit` bytes.
-
-    Args:
-        failing: Beginning of the error message, such as `cannot read the settings`.
-    """
+    """Return the content of a file of at most `limit` bytes. Messages about other errors begin with `failing`."""
     try:
         with path.open("rb") as file:
             data = file.read(limit + 1)

@@ -46,10 +46,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class SideSource:
-    """The source of one side, parsed from an argument of `bertsecrets compare`.
-
-    `model` is None unless the argument has the form MODEL@FOLDER.
-    """
+    """The source of one side, parsed from an argument. `model` is None unless it has the form MODEL@FOLDER."""
 
     argument: str
     kind: Literal["pin", "measurements", "checkpoint", "model"]

@@ -30,11 +30,7 @@ def find_entry(root: Path, text: str) -> Path:
 
 
 def explanation(entry: Path, session: Session) -> Iterator[str]:
-    """Yield lines that show the inputs of an entry's cache key, and what has changed since the entry was made.
-
-    Args:
-        session: Session whose settings, device, model and data are compared with those of the entry.
-    """
+    """Yield lines that show the inputs of an entry's cache key, and how they differ from those of the session today."""
     manifest = read_manifest(entry)
     key = Key.of_manifest(manifest)
     if key is None:

@@ -85,14 +85,11 @@ def build_parser() -> _MainParser:
 
 
 def main(argv: list[str] | None = None, build: Callable[[], argparse.ArgumentParser] = build_parser) -> int:
-    """Run a command and return the exit code.
+    """Run a command of the parser that `build` returns, and return the exit code.
 
     0: no unexpected deviation. 1: a claim deviates unexpectedly. 2: an error that the user can fix. 70: a bug.
     128 + n: interrupted by signal n. SIGTERM, SIGHUP and SIGQUIT are handled like Ctrl-C: unfinished work is cleaned
     up.
-
-    Args:
-        build: Function that returns the parser of the commands.
     """
     words = sys.argv[1:] if argv is None else argv
     if isinstance(sys.stdout, TextIOWrapper):

@@ -216,11 +216,7 @@ def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool
 def more_seeds_line(
     run: "JudgedRun", verdicts: Sequence["Verdict"], command: Sequence[str], whole: Sequence[str]
 ) -> str:
-    """Return a line about claims that lack seeds, with a command that adds seeds; empty if no claim lacks seeds.
-
-    Args:
-        command, whole: Arguments of `open_claims_line`, from which `--seeds` and `--budget` are removed here.
-    """
+    """Return the `open_claims_line` for these commands without `--seeds` and `--budget`."""
     from bertsecrets.report.text import open_claims_line
 
     commands = [without(words, SEED_FLAGS) for words in (command, whole)]

@@ -166,14 +166,9 @@ def perform(session: Session, job: Request) -> bool:
 
 
 def carry_out(session: Session, planned: Plan, outcomes: Generator[JobResult]) -> None:
-    """Record the outcomes of a plan in a session.
+    """Record the outcomes of a plan in a session, and close their generator, so that an interruption stops all workers.
 
-    If the session keeps no checkpoints, a subject's checkpoint is deleted once all of the subject's jobs have
-    succeeded.
-
-    Args:
-        outcomes: Generator of one outcome per job. The generator is closed at the end, so that an interruption stops
-            all workers.
+    If the session keeps no checkpoints, a subject's checkpoint is deleted once all of its jobs have succeeded.
     """
     jobs_left, began = Counter(job.subject for job in planned), time.monotonic()
     with closing(outcomes):

@@ -27,9 +27,6 @@ def run_local(plan: Plan, options: RunOptions, *, jobs: int) -> Generator[JobRes
 
     If a training job fails, only the measurements of its checkpoint fail. A job whose worker is killed is retried once.
     When the generator is closed or interrupted, the workers clean up and exit.
-
-    Args:
-        options: Options for the session in each worker.
     """
     pool = _Pool(plan, options, jobs)
     try:

@@ -122,10 +122,7 @@ def _made(path: Path, manifest: dict[str, Any]) -> datetime:
 
 
 def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
-    """Verify a store, and yield the path of each item that has a digest, with a description of the damage.
-
-    For undamaged items, the description is None.
-    """
+    """Verify a store, and yield the path of each item that has a digest, with a description of its damage or None."""
     for item in items(root):
         # Each portion of a grid and each training state has its own digest.
         parts = listed(item.path) if item.kind in (GRIDS, TRAINING_STATES) else [item.path]
@@ -153,10 +150,7 @@ def unneeded(root: Path, outdated: Outdated | None, *, keep_checkpoints: bool = 
     These are leftovers of killed processes, damaged copies, outdated entries, grids of finished measurements, and
     states of finished or abandoned training runs.
 
-    Args:
-        outdated: Function that returns the reason why an entry is outdated, or None if the entry is current. If None is
-            passed instead of a function, outdated entries are not listed.
-        keep_checkpoints: If False, all checkpoints count as unneeded.
+    Without `outdated`, outdated entries are not listed. If `keep_checkpoints` is False, all checkpoints are unneeded.
     """
     present = items(root)
     finished = {item.path.name for item in present if item.kind == CHECKPOINTS}

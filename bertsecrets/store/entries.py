@@ -96,11 +96,7 @@ class Store:
     root: Path
 
     def find(self, kind: str, key: Key, *, verify: bool = True) -> Path | None:
-        """Return the entry for `key`, or None if it is missing or damaged.
-
-        Args:
-            verify: Whether to verify all files. If False, any entry with the right name counts as undamaged.
-        """
+        """Return the entry for `key`, or None if it is missing or, unless `verify` is False, if it is damaged."""
         entry = self.root / kind / key.name
         return entry if entry.is_dir() and not (verify and damage(entry, key)) else None
 

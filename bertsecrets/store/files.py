@@ -239,10 +239,8 @@ def remove(path: Path) -> None:
 def check_free(folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
     """Check, before a long computation, that a folder is missing, is empty, or contains only an earlier result.
 
-    Args:
-        ours: Names of the files that make up an earlier result. By default, the folder's manifest and the files
-            that it lists.
-        more: Names of additional files that the folder may contain.
+    An earlier result has all files in `ours` (by default, its manifest and the files listed there), and maybe those in
+    `more`.
     """
     named = folder
     check_writable(folder)
@@ -263,11 +261,7 @@ def _files_of(folder: Path) -> set[str]:
 
 
 def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
-    """Copy a folder atomically, replacing an earlier copy.
-
-    Args:
-        ours, more: Names of the files that `folder` may already contain (see `check_free`).
-    """
+    """Copy a folder atomically, replacing an earlier copy, which `check_free` recognises by `ours` and `more`."""
     check_free(folder, ours, more)
     with guarded_writes(folder):
         folder = Path(os.path.realpath(folder))
@@ -328,11 +322,7 @@ def _nearest(path: Path) -> Path:
 
 
 def check_space(what: str, needed: int, folder: Path) -> None:
-    """Check, before a long computation, that its results will fit on the disk of `folder`.
-
-    Args:
-        needed: Size of the results in bytes.
-    """
+    """Check, before a long computation, that its results, of `needed` bytes, will fit on the disk of `folder`."""
     free = shutil.disk_usage(_nearest(folder)).free
     if needed > free:
         raise RunError(

@@ -26,11 +26,7 @@ NEXT_MESSAGE_SECONDS = 60.0  # time between messages
 
 @contextmanager
 def held(path: Path, what: str) -> Iterator[None]:
-    """Hold the lock file `path` until the block ends, and log messages while waiting for the lock.
-
-    Args:
-        what: Name of the locked item for messages, such as `the checkpoint minilm-rte-pretrained-s1`.
-    """
+    """Hold the lock file `path` until the block ends. While waiting for the lock, log messages that name the item."""
     timeout = FIRST_MESSAGE_SECONDS
     while True:
         with held_now(path, timeout) as ours:

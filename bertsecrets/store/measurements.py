@@ -85,10 +85,8 @@ def _array(value: list[Any]) -> Any:
 def save_to_folder(measurement: Measurement, folder: Path, checkpoint: Path | None = None) -> Path:
     """Save a measurement in a subfolder of `folder`, replacing an earlier version, and return the subfolder.
 
-    The subfolder's name includes a digest of model and checkpoint, so that models of the same name do not collide.
-
-    Args:
-        checkpoint: Folder of the measured checkpoint, if the user provided the checkpoint.
+    The subfolder's name includes a digest of the model and of the user's checkpoint, if any, so that models of the same
+    name do not collide.
     """
     options = ((key, str(value)) for key, value in measurement.options.items())
     marks = (f"{key}-{value if slug(value) == value else digest(value)[:8]}" for key, value in options)

@@ -80,10 +80,7 @@ class Layout(BaseModel):
 
 @dataclass(frozen=True)
 class SavedFolder:
-    """The measurements in a folder, and the runs that the folder's records describe.
-
-    A measurement can be saved on its own or as part of a record.
-    """
+    """The measurements in a folder, saved one by one or in records, and the runs that the records describe."""
 
     shelf: Shelf
     runs: tuple[RecordedRun, ...] = ()

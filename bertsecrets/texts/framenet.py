@@ -62,11 +62,7 @@ class Chosen:
 
 
 def choose(annotations: Iterable[Annotation], core_sets: Mapping[str, frozenset[str]]) -> Chosen:
-    """Select the sentences that pass the filters, and keep their order.
-
-    Args:
-        core_sets: Names of each frame's core elements. Frames without an entry have no core elements.
-    """
+    """Select the sentences that pass the filters, in order. `core_sets` has the names of each frame's core elements."""
     outcomes = [_judge(annotation, core_sets.get(annotation.frame, frozenset())) for annotation in annotations]
     sentences = [outcome for outcome in outcomes if isinstance(outcome, FrameSentence)]
     return Chosen(sentences, Counter(outcome for outcome in outcomes if isinstance(outcome, str)))

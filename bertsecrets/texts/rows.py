@@ -80,8 +80,7 @@ class TaskRows:
     def missing(self, task_name: str, *, training: bool | None = None) -> str | None:
         """Return why the rows of a task are not available, or None if they are available or the task is `all`.
 
-        Args:
-            training: Whether training rows are also needed. By default, training rows are needed if `trains` is True.
+        `training` says whether training rows are also needed. By default, they are if `trains` is True.
         """
         if task_name == ALL_TASKS:
             return None
