@@ -40,17 +40,25 @@ from bertsecrets.types import Measurement, Provenance, Request, Subject, slug
 class CheckpointCache:
     """A cache of checkpoints, looked up by model, task, initialisation, seed, settings and training rows.
 
-    `ref` returns the `ModelRef` of the model with the given name.
+    `ref` returns the `ModelRef` of the model with the given name. `refusal` says why the session's model cannot be
+    trained; it is "" if the model can be trained.
     """
 
     store: Store
     resources: Resources
     ref: Callable[[str], ModelRef]
+    refusal: str = ""
     used: dict[Subject, Key] = field(default_factory=dict)  # key of each subject measured in this process
     _needed: set[Subject] = field(default_factory=set)
 
     def key(self, subject: Subject) -> Key:
-        """Return the key of a subject's checkpoint."""
+        """Return the key of a subject's checkpoint.
+
+        Raises:
+            NotApplicableError: If the model cannot be trained.
+        """
+        if self.refusal:
+            raise NotApplicableError(self.refusal)
         trained, ref = get_initialisation(subject.initialisation).trains, self.ref(subject.model)
         device = self.resources.device if trained else torch.device("cpu")
         inputs = {
@@ -173,7 +181,12 @@ class MeasurementCache:
     their errors. The method `note` updates `made` and `failed`.
     """
 
-    def __init__(self, checkpoints: CheckpointCache):
+    def __init__(
+        self,
+        checkpoints: CheckpointCache,
+        judged: Callable[[Measure, Subject], Path | None] = lambda measure, subject: None,
+    ):
+        self.judged = judged
         self.checkpoints, self.store, self.resources = checkpoints, checkpoints.store, checkpoints.resources
         self.made: set[Request] = set()
         self.failed: dict[Request, Exception] = {}
@@ -182,7 +195,7 @@ class MeasurementCache:
     def key(self, request: Request) -> Key:
         """Return the cache key of a measurement without reading or making it."""
         measure = get_measure(request.measure or "")
-        return measure.key(self._run(measure, request, None))
+        return measure.key(self._run(measure, request, self.judged(measure, request.subject)))
 
     def note(self, request: Request, error: Exception | None, *, made: bool) -> None:
         """Record the result of a request that another process handled. If `error` is given, `get` raises it later."""
@@ -203,9 +216,11 @@ class MeasurementCache:
         """
         own, measure = canonical(request), get_measure(request.measure or "")
         try:
-            for each in (own.training, own) if checkpoint is None else ():
-                if each in self.failed:
-                    raise self.failed[each]
+            if checkpoint is None:
+                checkpoint = self.judged(measure, request.subject)
+                for each in (own.training, own):
+                    if each in self.failed:
+                        raise self.failed[each]
             run = self._run(measure, request, checkpoint)
             key = measure.key(run)
             if run.recipe is not None:

@@ -28,9 +28,9 @@ from bertsecrets.cores import share_cores, use_threads
 from bertsecrets.devices import best_device, in_precision
 from bertsecrets.errors import MissingError, NotApplicableError, NotGivenError, UserError, near_matches
 from bertsecrets.judging import JudgedRun, Verdicts, skipped
-from bertsecrets.measures.base import Measure, MeasureContext, Resources
+from bertsecrets.measures.base import Measure, Resources
 from bertsecrets.measures.base.needs import pipeline_problem
-from bertsecrets.measures.registry import canonical, get_measure
+from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import configuration, opening
 from bertsecrets.models.families import full_name
 from bertsecrets.models.in_memory import Held, check_tokenizer
@@ -54,23 +54,6 @@ from bertsecrets.types import AUTO, Measurement, Request, Subject
 COMPARED_ROWS = 64  # examples of all lengths among them check that a model in memory equals its saved form
 
 show_in_notebooks()
-
-
-class _OfOneCheckpoint(MeasurementCache):
-    """The measurement cache of a session that judges one given checkpoint. Nothing is trained."""
-
-    def __init__(self, session: "Session"):
-        super().__init__(session.checkpoints)
-        self.folder_of = session.measured_folder
-
-    def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
-        """Return a measurement, or raise the error of another process that failed to make this measurement."""
-        if error := self.failed.get(canonical(request)):
-            raise error
-        return super().get(request, checkpoint)
-
-    def _run(self, measure: Measure, request: Request, checkpoint: Path | None) -> MeasureContext:
-        return super()._run(measure, request, checkpoint or self.folder_of(measure, request.subject))
 
 
 class Session:
@@ -116,7 +99,7 @@ class Session:
             raise UserError("the option `tokenizer` has no effect unless the model is in memory: leave out `tokenizer`")
         self.options = replace(options, **given) if options else RunOptions(**given)
         options, self.settings = self.options, settings or load_settings()
-        if options.budget is not None and not self.adds_seeds:
+        if options.budget is not None and self.wanted_seeds != AUTO:
             raise UserError(
                 f"the option `budget` has no effect unless `seeds` is {AUTO}: set `seeds` to {AUTO}, or leave out "
                 "`budget`"
@@ -139,6 +122,7 @@ class Session:
                 raise UserError(f"cannot use the store {options.store_folder}: a file exists where a folder is needed")
         trains = options.checkpoint is None
         rows = TaskRows(source, options.limit, options.train_limit, options.grid_limit, trains=trains)
+        self._judged_folder = None if options.checkpoint is None else Path(options.checkpoint)
         self._objects: dict[str, Held] = {}
         base: Path | str | None = options.model
         if "model" in objects:
@@ -148,9 +132,11 @@ class Session:
             ref = locate(str(base), options.offline) if base else None
             compared = rows.split(options.scope[0], "dev", COMPARED_ROWS)
             self._objects["checkpoint"] = Held(objects["checkpoint"], tokenizer, ref, compared)
-            base = base or self._objects["checkpoint"].folder
+            self._judged_folder = self._objects["checkpoint"].folder
+            base = base or self._judged_folder
         self.ref = locator({options.judged: str(base)} if options.judged and base else {}, options.offline)
         self.store = Store(options.store_folder)
+        self._storable = all(held.storable for held in self._objects.values())
         if not self._storable:
             log.info("the model in memory has hooks or code of its own, which cannot be saved: results are not stored")
             self.store = Store(temporary_folder(self))
@@ -164,8 +150,8 @@ class Session:
             grid_precision="bfloat16" if options.precision == "bfloat16" else "float32",  # not for `auto`
         )
         self._complete: set[tuple[str, str]] = set()  # measures and tasks for which nothing is missing
-        self.checkpoints = CheckpointCache(self.store, self.resources, self.ref)
-        self.measurements = MeasurementCache(self.checkpoints) if trains else _OfOneCheckpoint(self)
+        self.checkpoints = CheckpointCache(self.store, self.resources, self.ref, self._refusal())
+        self.measurements = MeasurementCache(self.checkpoints, self._measured_folder)
 
     def __repr__(self) -> str:
         return f"<Session of {self.model}, store {self.store.root}>"
@@ -176,25 +162,12 @@ class Session:
         return self.options.judged or full_name(self.settings.model)
 
     @property
-    def _storable(self) -> bool:
-        """Whether results may be stored. They are not stored if a model in memory differs from its saved form."""
-        return all(held.storable for held in self._objects.values())
-
-    @property
-    def _judged_folder(self) -> Path | None:
-        """The folder of the judged checkpoint, if the session judges one."""
-        held = self._objects.get("checkpoint")
-        return held.folder if held else Path(self.options.checkpoint) if self.options.checkpoint else None
-
-    @property
     def seeds(self) -> Sequence[int]:
         """The seeds in the options or in `params.yaml`; for `auto`, the seeds of the last analysis."""
-        if self.options.checkpoint is not None:
-            return [1]
         wanted = self.wanted_seeds
-        if isinstance(wanted, str):
-            return seed_range(ANALYSES[-1])
-        return seed_range(wanted) if isinstance(wanted, int) else wanted
+        if isinstance(wanted, list):
+            return wanted
+        return seed_range(ANALYSES[-1] if isinstance(wanted, str) else wanted)
 
     @property
     def commits(self) -> list[str]:
@@ -204,8 +177,8 @@ class Session:
 
     @property
     def wanted_seeds(self) -> int | str | list[int]:
-        """The seeds in the options or in `params.yaml`, as they were given: a number of seeds, a list, or `auto`."""
-        return self.options.seeds or self.settings.seeds
+        """The seeds as given in the options or in `params.yaml`: a number of seeds, a list, or `auto`."""
+        return [1] if self.options.checkpoint is not None else self.options.seeds or self.settings.seeds
 
     @property
     def interims(self) -> list[Sequence[int]]:
@@ -215,29 +188,17 @@ class Session:
         the first analysis has all requested seeds. If the seeds are given as a number, each later analysis adds a spare
         seed. Spare seeds can replace seeds with which the model learned nothing.
         """
-        if self.adds_seeds:
-            return [seed_range(count) for count in range(1, ANALYSES[-1] + MOST_REPLACED + 1)]
-        wanted = self._fixed_number
-        return [self.seeds] if wanted is None else [seed_range(wanted + more) for more in range(MOST_REPLACED + 1)]
-
-    @property
-    def _fixed_number(self) -> int | None:
-        """The number of seeds, if a number was given. None for a list of seeds, `auto` or a single checkpoint."""
         wanted = self.wanted_seeds
-        return wanted if isinstance(wanted, int) and self.options.checkpoint is None else None
-
-    @property
-    def adds_seeds(self) -> bool:
-        """Whether seeds are added one by one, as with `--seeds auto`."""
-        return self.options.checkpoint is None and self.wanted_seeds == AUTO
+        if isinstance(wanted, list):
+            return [wanted]
+        first, last = (1, ANALYSES[-1]) if isinstance(wanted, str) else (wanted, wanted)
+        return [seed_range(count) for count in range(first, last + MOST_REPLACED + 1)]
 
     @property
     def budget(self) -> float | None:
         """The time limit for adding seeds, in seconds. None if unlimited, or if no seeds are added."""
-        if not self.adds_seeds:
-            return None
         given = self.options.budget or self.settings.budget
-        return None if given is None else seconds(given)
+        return seconds(given) if given is not None and self.wanted_seeds == AUTO else None
 
     def check_model(self, model: str | None = None) -> None:
         """Check, before long work starts, that a model is available. The default is the judged model or checkpoint.
@@ -245,13 +206,12 @@ class Session:
         Raises:
             UserError: If the model is not available, or if the checkpoint was not trained for the task of the session.
         """
-        if (checkpoint := self._judged_folder) is not None and model is None:
-            of_task = task_named(self.options.scope[0])
-            opening.open_checkpoint_config(checkpoint, of_task)
-            opening.check_base(checkpoint, of_task, self.ref(self.model))
-            opening.open_checkpoint(checkpoint, of_task, self.ref(self.model))  # reads all weights
+        if (checkpoint := self._judged_folder) is None or model is not None:
+            configuration.open_config(self.ref(model or self.model))
             return
-        configuration.open_config(self.ref(model or self.model))
+        of_task, base = task_named(self.options.scope[0]), self.ref(self.model)
+        opening.check_base(checkpoint, of_task, base)
+        opening.open_checkpoint(checkpoint, of_task, base)  # reads all weights
 
     def eligibility(self, case: Case) -> Eligibility:
         """Return whether a case can be judged: whether its inputs are available, and whether it applies to the model.
@@ -331,8 +291,8 @@ class Session:
         with TemporaryDirectory() as place, self._measured(), held.measured():
             resources = replace(self.resources, kept=Path(place))
             cache = CheckpointCache(Store(Path(place)), resources, self.ref)
-            unstored = MeasurementCache(cache).get(Request(measure, subject, tuple(options.items())), held.folder)
-            return replace(unstored, provenance=replace(unstored.provenance, weights=None), origin="")
+            request = Request(measure, subject, tuple(options.items()))
+            return _without_place(MeasurementCache(cache).get(request, held.folder))
 
     @checked
     def judge(
@@ -433,7 +393,8 @@ class Session:
         """
         measured = requirements.measure_case(self, case, self.model, seeds)
         verdict = judge(case, measured, self.settings.judge, checkpoint=self.options.checkpoint is not None)
-        return verdict if (wanted := self._fixed_number) is None else until_replaced(verdict, wanted, len(measured))
+        wanted = self.wanted_seeds
+        return until_replaced(verdict, wanted, len(measured)) if isinstance(wanted, int) else verdict
 
     def missing(self, measure: str, task_name: str) -> str | None:
         """Return what a measure on a task lacks (data, frames or spaCy), or None if nothing is missing."""
@@ -448,12 +409,10 @@ class Session:
 
     def checkpoint(self, subject: Subject) -> Path:
         """Return the folder of a subject's checkpoint, training it if it is not in the store."""
-        self._check_trainable()
         return self.checkpoints.get(subject)
 
     def export_checkpoint(self, subject: Subject, folder: Path) -> Path:
         """Write a subject's checkpoint to a folder, completely or not at all."""
-        self._check_trainable()
         return self.checkpoints.export(subject, folder)
 
     def measurement(
@@ -468,15 +427,9 @@ class Session:
         Raises:
             UserError: If the measure or an option is unknown, or if data, a model or a tool is missing.
         """
-        if checkpoint is None:
-            checkpoint = self.measured_folder(get_measure(measure), subject)
-        if checkpoint is None and get_measure(measure).on_task:
-            self._check_trainable()
         with self._measured():
             measurement = self.measurements.get(Request(measure, subject, tuple(options.items())), checkpoint)
-        if self._storable:
-            return measurement
-        return replace(measurement, provenance=replace(measurement.provenance, weights=None), origin="")
+        return measurement if self._storable else _without_place(measurement)
 
     @contextmanager
     def _measured(self) -> Iterator[None]:
@@ -486,19 +439,14 @@ class Session:
                 stack.enter_context(held.measured())
             yield
 
-    def _check_trainable(self) -> None:
-        """Check that the session's model can be trained.
-
-        Training uses a copy, which would lose any hooks or custom code of a model in memory.
-
-        Raises:
-            NotApplicableError: If the model has hooks or code of its own.
-        """
-        if "model" in self._objects and not self._objects["model"].storable:
-            raise NotApplicableError(
-                f"{self._objects['model'].name} has hooks or code of its own, which a copy for fine-tuning "
-                "would lose: fine-tune the model yourself, and give the fine-tuned model as the checkpoint"
-            )
+    def _refusal(self) -> str:
+        """Return why the session's model cannot be trained, or "" if it can. Training uses a copy of the model."""
+        if "model" not in self._objects or self._objects["model"].storable:
+            return ""
+        return (
+            f"{self._objects['model'].name} has hooks or code of its own, which a copy for fine-tuning "
+            "would lose: fine-tune the model yourself, and give the fine-tuned model as the checkpoint"
+        )
 
     def example_maps(self, subject: Subject) -> Measurement:
         """Return a subject's attention maps for the page's attention viewer, without training a checkpoint.
@@ -529,22 +477,25 @@ class Session:
         if kind is None:
             self.close()
 
-    def measured_folder(self, measure: Measure, subject: Subject) -> Path | None:
+    def _measured_folder(self, measure: Measure, subject: Subject) -> Path | None:
         """Return the folder of the judged checkpoint, or None if the measure does not read this checkpoint.
 
         Raises:
             UserError: If the measure needs another checkpoint, or if it needs the pretrained model and none was given.
         """
-        if (checkpoint := self._judged_folder) is None:
+        if self._judged_folder is None or not measure.reads_model:
             return None
         initial = get_initialisation(subject.initialisation)
         of_base = not measure.on_task or not initial.trains
-        if not measure.reads_model:
-            return None
         if (of_base or measure.compares) and self.options.model is None:
             raise NotGivenError("needs the pretrained model: name it with the option `model`")
         if measure.on_task and [subject.task] != self.options.scope:
             raise NotApplicableError(f"needs another checkpoint, fine-tuned on {task_named(subject.task).title}")
         if initial.trains and initial.name != "pretrained":
             raise NotApplicableError(f"needs {initial.title}, not the given checkpoint")
-        return None if of_base else checkpoint
+        return None if of_base else self._judged_folder
+
+
+def _without_place(measurement: Measurement) -> Measurement:
+    """Return the measurement of a model that was not saved, without the place and identity of its saved form."""
+    return replace(measurement, provenance=replace(measurement.provenance, weights=None), origin="")
