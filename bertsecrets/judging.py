@@ -32,7 +32,7 @@ from bertsecrets.errors import (
     of_the_machine,
     one_line,
 )
-from bertsecrets.formats import FAILURES, VerdictData
+from bertsecrets.formats import FAILURES
 from bertsecrets.progress import counted, in_time, log
 from bertsecrets.store.records import RecordedCause, RecordedRun, write_record
 from bertsecrets.types import Measurement, Subject, as_chart
@@ -98,14 +98,8 @@ class Verdicts(list[Verdict]):
         rows = []
         for verdict in self:
             low, high = verdict.interval or (None, None)
-            fields = verdict.data.model_dump()
-            rows.append(
-                {
-                    **{name: value for name, value in fields.items() if not isinstance(value, dict | list | tuple)},
-                    "low": low,
-                    "high": high,
-                }
-            )
+            facts = {**verdict.data.model_dump(), "low": low, "high": high}
+            rows.append({name: fact for name, fact in facts.items() if not isinstance(fact, dict | list | tuple)})
         return pd.DataFrame(rows)
 
     def _repr_html_(self) -> str:
@@ -114,16 +108,7 @@ class Verdicts(list[Verdict]):
 
 
 class Judgeable(Protocol):
-    """A source of measurements to judge: either a session, which makes measurements, or saved measurements.
-
-    Attributes:
-        model: The judged model or checkpoint.
-        wanted_seeds: The seeds that the user asked for: a number of seeds, a list of seeds, or `auto`. None means all
-            saved seeds.
-        interims: The seeds of each analysis.
-        budget: The time limit for adding seeds, in seconds; None if unlimited.
-        commits: Git commits of the suite at the time the measurements were judged or saved; empty if unknown.
-    """
+    """A source of measurements to judge: either a `Session`, which makes measurements, or `SavedMeasurements`."""
 
     @property
     def model(self) -> str: ...
@@ -136,29 +121,9 @@ class Judgeable(Protocol):
     @property
     def commits(self) -> Sequence[str]: ...
 
-    def eligibility(self, case: Case) -> Eligibility:
-        """Return whether a case can be judged, without measuring anything."""
-        ...
-
-    def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
-        """Return the verdict on a case, based on these seeds."""
-        ...
-
-    def example_maps(self, subject: Subject) -> Measurement | None:
-        """Return a subject's attention maps for the report's attention viewer, or None if they are not available."""
-        ...
-
-
-class Accepting(Protocol):
-    """The accepted verdicts of an earlier run (`compare.baseline.Baseline`)."""
-
-    def check(self, verdict: VerdictData) -> None:
-        """Check that a verdict was reached with the same data and limits as the accepted verdict."""
-        ...
-
-    def accepts(self, verdict: VerdictData) -> bool | None:
-        """Return whether a verdict is no worse than the accepted verdict; None if the case has no accepted verdict."""
-        ...
+    def eligibility(self, case: Case) -> Eligibility: ...
+    def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict: ...
+    def example_maps(self, subject: Subject) -> Measurement | None: ...
 
 
 class Runner(AbstractContextManager["Runner", None]):
@@ -197,7 +162,7 @@ class JudgedRun:
     Attributes:
         asked: The requested cases, except cases that are only about other model architectures.
         ended: Error that ended the run early, if any.
-        baseline: The accepted verdicts, if any.
+        baseline: The accepted verdicts (`compare.baseline.Baseline`), if any.
         examples: Examples for the attention viewer of the report (`report.viewer.Examples`).
     """
 
@@ -206,7 +171,7 @@ class JudgedRun:
         self.answers: dict[str, Eligibility] = {str(case): session.eligibility(case) for case in cases}
         self.asked = [case for case in cases if not about_other_architecture(self.answers[str(case)])]
         self.ended: BaseException | None = None
-        self.baseline: Accepting | None = None
+        self.baseline: Any = None
         self.examples: Any = None
         self._latest: dict[str, Verdict | Skipped] = {}
         self._final: set[str] = set()  # names of the cases that get no further seed
@@ -314,11 +279,7 @@ class JudgedRun:
         return self._latest[str(case)]
 
     def judge(self, tell: Callable[[str], object] = print) -> None:
-        """Judge all cases. If an error ends the run early, the error is stored in the attribute `ended`.
-
-        Args:
-            tell: Function that is called with a line of text for each case that is skipped because an input is missing.
-        """
+        """Judge all cases, and `tell` which are skipped. An error that ends the run early is stored in `ended`."""
         try:
             for case, result in self._judging:
                 if isinstance(result, Skipped):

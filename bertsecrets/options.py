@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.errors import UserError, errors_in, near_matches, shortened
+from bertsecrets.errors import UserError, errors_in, near_matches, quoted, shortened
 from bertsecrets.models.families import full_name
-from bertsecrets.option_checks import check_jobs, check_threads, check_type, seed_range
+from bertsecrets.option_checks import check_jobs, check_threads, seed_range
 from bertsecrets.reading import expanded, seconds
 from bertsecrets.settings import EXPECTED_VARIABLE, project_options
 from bertsecrets.texts.tasks import Task
@@ -23,19 +23,7 @@ if TYPE_CHECKING:
     from bertsecrets.texts.glue import Source
     from bertsecrets.texts.own_tasks import OwnTask
 
-MODEL_VARIABLE = "BERTSECRETS_MODEL"
-GLUE_VARIABLE = "BERTSECRETS_GLUE"
-STORE_VARIABLE = "BERTSECRETS_STORE"
-FRAMES_VARIABLE = "BERTSECRETS_FRAMES"
-JOBS_VARIABLE = "BERTSECRETS_JOBS"
-# The environment variables that give options their defaults, in Python too.
-VARIABLES = {
-    "model": MODEL_VARIABLE,
-    "glue": GLUE_VARIABLE,
-    "store": STORE_VARIABLE,
-    "frames": FRAMES_VARIABLE,
-    "jobs": JOBS_VARIABLE,
-}
+FROM_ENVIRONMENT = ("model", "glue", "store", "frames", "jobs")  # options with a default from there, in Python too
 DEFAULT_PIPELINE = "en_core_web_sm"
 HUB_SOURCE = "hub"  # value of --glue that selects the hub instead of a folder
 # Options of every command that reads rows; some commands add the options for frames and spaCy.
@@ -212,8 +200,8 @@ class RunOptions:
             for name in names:
                 value = getattr(self, name)
                 for each in several(value) if name in LISTED_OPTIONS else [value]:
-                    if each is not None:
-                        check_type(name, each, types, expected)
+                    if each is not None and not _is_instance(each, types):
+                        raise UserError(f"{name} must be {expected}, not {quoted(each)}")
         if self.model is not None:
             object.__setattr__(self, "model", os.path.expanduser(self.model))  # Python code may give a Path
             if not self.model.strip():
@@ -303,13 +291,13 @@ class RunOptions:
 
     def errors_about(self, name: str) -> AbstractContextManager[None]:
         """Return a context that adds the environment variable to error messages if the option's value comes from it."""
-        inherited = getattr(self, name) is None and os.environ.get(VARIABLES[name])
-        return errors_in(f"{VARIABLES[name]} in the environment") if inherited else nullcontext()
+        inherited = getattr(self, name) is None and os.environ.get(variable(name))
+        return errors_in(f"{variable(name)} in the environment") if inherited else nullcontext()
 
     @property
     def wanted_jobs(self) -> int | None:
         """The number of parallel jobs, if it is set in these options or in the environment."""
-        if self.jobs is not None or not (given := os.environ.get(JOBS_VARIABLE)):
+        if self.jobs is not None or not (given := os.environ.get(variable("jobs"))):
             return self.jobs
         with self.errors_about("jobs"):
             try:
@@ -321,7 +309,7 @@ class RunOptions:
     def glue_folders(self) -> list[Path]:
         """The local GLUE folders in search order; empty if the hub is the source."""
         if self.glue is None:
-            return [expanded(name) for name in os.environ.get(GLUE_VARIABLE, "").split(os.pathsep) if name]
+            return [expanded(name) for name in os.environ.get(variable("glue"), "").split(os.pathsep) if name]
         given = several(self.glue)
         return [] if [str(folder) for folder in given] == [HUB_SOURCE] else [expanded(folder) for folder in given]
 
@@ -355,12 +343,16 @@ class RunOptions:
     @property
     def store_folder(self) -> Path:
         """The folder of checkpoints, measurements and verdicts."""
-        return expanded(self.store) if self.store else _from_environment(STORE_VARIABLE) or Path("runs")
+        return self._place("store") or Path("runs")
 
     @property
     def frames_path(self) -> Path | None:
         """The file or folder of sentences with frames, if any."""
-        return expanded(self.frames) if self.frames else _from_environment(FRAMES_VARIABLE)
+        return self._place("frames")
+
+    def _place(self, name: str) -> Path | None:
+        given = getattr(self, name) or os.environ.get(variable(name))
+        return expanded(given) if given else None
 
     @property
     def limited(self) -> bool:
@@ -393,9 +385,10 @@ def configured() -> dict[str, Any]:
             if value in ("", []):
                 raise UserError(f"{name} is empty: give a value, or delete the line")
         RunOptions(**given)
-    defaults = {name: value for name, value in given.items() if not os.environ.get(VARIABLES.get(name, ""))}
-    if model := os.environ.get(MODEL_VARIABLE):
-        with errors_in(f"{MODEL_VARIABLE} in the environment"):
+    overridden = [name for name in FROM_ENVIRONMENT if os.environ.get(variable(name))]
+    defaults = {name: value for name, value in given.items() if name not in overridden}
+    if model := os.environ.get(variable("model")):
+        with errors_in(f"{variable('model')} in the environment"):
             defaults["model"] = RunOptions(model=model).model
     return defaults
 
@@ -407,6 +400,15 @@ def flag(name: str) -> str:
     '--train-limit'
     """
     return f"--{name.replace('_', '-')}"
+
+
+def variable(name: str) -> str:
+    """Return the environment variable that gives an option its default.
+
+    >>> variable("store")
+    'BERTSECRETS_STORE'
+    """
+    return f"BERTSECRETS_{name.upper()}"
 
 
 def add_options(add: Callable[..., Any], names: Iterable[str] = tuple(PARSING)) -> None:
@@ -447,5 +449,6 @@ def several(value: Any) -> tuple[Any, ...]:
     return () if value is None else (value,)
 
 
-def _from_environment(variable: str) -> Path | None:
-    return expanded(os.environ[variable]) if os.environ.get(variable) else None
+def _is_instance(value: object, types: tuple[type, ...]) -> bool:
+    """Return whether a value is of one of these types. True and False do not count as numbers."""
+    return isinstance(value, types) and (bool in types or not isinstance(value, bool))

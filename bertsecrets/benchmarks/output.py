@@ -19,7 +19,7 @@ from bertsecrets.cli.console import BUG, USER_ERROR, encodable, report_bug, sign
 from bertsecrets.cli.outputs import more_seeds_line
 from bertsecrets.errors import UserError, of_the_machine, one_line
 from bertsecrets.formats import ERROR, Ends, VerdictData
-from bertsecrets.options import JOBS_VARIABLE, RunOptions
+from bertsecrets.options import RunOptions, variable
 from bertsecrets.progress import counted
 from bertsecrets.settings import load_settings
 
@@ -303,7 +303,7 @@ def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: s
     if options.checkpoint is None:
         rerun = ["bertsecrets", "run", *words_of(options, ["keep_checkpoints"])]
     else:
-        numbers = {"OMP_NUM_THREADS": options.threads, JOBS_VARIABLE: options.jobs}
+        numbers = {"OMP_NUM_THREADS": options.threads, variable("jobs"): options.jobs}
         given = [f"{name}={number}" for name, number in numbers.items() if number is not None]
         rerun = [*given, "bertsecrets", "report", *words_of(options, ["threads", "jobs", "keep_checkpoints"])]
         rerun += ["--checkpoint", str(options.checkpoint), "--task", str(options.checkpoint_task)]

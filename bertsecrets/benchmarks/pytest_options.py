@@ -12,7 +12,7 @@ from bertsecrets.cli.baseline import BASELINE_OPTIONS
 from bertsecrets.cli.console import USER_ERROR
 from bertsecrets.cli.outputs import EXAMPLES_OPTION
 from bertsecrets.errors import UserError, errors_in
-from bertsecrets.options import CHECKPOINT_OPTION, EXPECTED_OPTION, PARSING, RunOptions, flag, path
+from bertsecrets.options import CHECKPOINT_OPTION, EXPECTED_OPTION, PARSING, RunOptions, flag, path, variable
 
 PREFIX = "bertsecrets_"  # of the names of the options in pytest's namespace
 OWN_OPTIONS: dict[str, dict[str, Any]] = {
@@ -35,15 +35,6 @@ OWN_OPTIONS: dict[str, dict[str, Any]] = {
     },
 }
 RUN_OPTIONS = {**PARSING, **OWN_OPTIONS}
-
-
-def variable(name: str) -> str:
-    """Return the environment variable that gives an option its default.
-
-    >>> variable("store")
-    'BERTSECRETS_STORE'
-    """
-    return f"BERTSECRETS_{name.upper()}"
 
 
 def add_benchmark_options(parser: pytest.Parser, plugins: pytest.PytestPluginManager) -> None:

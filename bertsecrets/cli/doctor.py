@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import OPTIONAL_PACKAGES, UserError
-from bertsecrets.options import DEFAULT_PIPELINE, GLUE_VARIABLE, ROW_OPTIONS, RunOptions, add_command, add_run_options
+from bertsecrets.options import DEFAULT_PIPELINE, ROW_OPTIONS, RunOptions, add_command, add_run_options, variable
 from bertsecrets.store.entries import CHECKPOINTS, MEASUREMENTS, entries
 from bertsecrets.texts.tasks import GLUE_TASKS, own_task_names
 
@@ -163,7 +163,7 @@ def _texts(run: RunOptions) -> None:
 
     folders = run.glue_folders
     if not folders:
-        print(f"GLUE: will be downloaded from the hub; to use a local copy, give --glue DIR or {GLUE_VARIABLE}")
+        print(f"GLUE: will be downloaded from the hub; to use a local copy, give --glue DIR or {variable('glue')}")
     for folder in folders:
         with _or_missing("GLUE"):
             check_glue(folder)
