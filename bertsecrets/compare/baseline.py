@@ -27,16 +27,11 @@ DECIDING_SETTINGS = {"scores", "attention", "judge"}  # other settings say how a
 
 @dataclass(frozen=True)
 class Baseline:
-    """A file with the accepted verdicts of a model.
-
-    Args:
-        accepted: The accepted verdicts, or None if the file does not exist yet.
-        updating: Whether to accept all verdicts of the run and write them to the file in place of the earlier ones.
-    """
+    """A file with the accepted verdicts of a model."""
 
     path: Path
-    accepted: VerdictsFile | None
-    updating: bool = False
+    accepted: VerdictsFile | None  # None if the file does not exist yet
+    updating: bool = False  # whether the verdicts of the run are to replace the accepted ones
 
     @classmethod
     def read(cls, path: Path, *, updating: bool = False) -> "Baseline":
@@ -105,11 +100,7 @@ class Baseline:
         return Changes(self.accepted or run.model_copy(update={"verdicts": []}), new)
 
     def lines(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
-        """Yield up to three lines that list the failing verdicts of a run.
-
-        The first line lists verdicts that are worse than in the baseline, the second lists verdicts that the baseline
-        accepts, and the third lists verdicts on cases that the baseline does not contain. Empty lists are left out.
-        """
+        """Yield lines with the failing verdicts: worse than in the baseline, accepted by it, and on other cases."""
         names: dict[bool | None, list[str]] = {False: [], True: [], None: []}
         for verdict in (each.data for each in verdicts if each.outcome in FAILURES):
             accepted = self.accepts(verdict)

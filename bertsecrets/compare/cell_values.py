@@ -39,11 +39,7 @@ class CellValues:
 
 
 def _of_heads(measurement: Measurement, name: str, what: str, unit: str, sample: np.ndarray) -> CellValues:
-    """Return a quantity with one value per head: the mean of `sample` over examples.
-
-    Args:
-        sample: Per-example values, indexed by [example, layer, head].
-    """
+    """Return a quantity with one value per head: the mean of `sample` [example, layer, head] over examples."""
     block = sample.reshape(len(sample), -1).astype(np.float64)
     clusters = measurement.samples.get("cluster")
     step = 100 / len(sample) if unit == "percent" else 0.0

@@ -100,11 +100,7 @@ def moved(before: VerdictData, after: VerdictData) -> bool:
 
 
 def _reach(verdict: VerdictData, direction: float) -> float:
-    """Return the distance from the observed value to an end of its interval, or 0 if the interval is unknown.
-
-    Args:
-        direction: Which end to use: the upper end if this number is positive, otherwise the lower end.
-    """
+    """Return the distance from the observed value to its interval's upper end or, if `direction` <= 0, lower end."""
     interval = ends(verdict.interval)
     return 0.0 if interval is None or verdict.observed is None else abs(interval[direction > 0] - verdict.observed)
 
@@ -124,10 +120,9 @@ def _harm(before: VerdictData, after: VerdictData) -> int:
 
 
 def is_worse(before: VerdictData, after: VerdictData) -> bool:
-    """Return whether `after` is worse than `before`.
+    """Return whether `after` fails and ranks below `before`, or is an error while `before` is not.
 
-    This is true if `after` fails and ranks below `before`, and also if `after` is an error and `before` is not. An
-    undecided verdict does not count as a failure, so an undecided `after` is never worse.
+    An undecided verdict does not count as a failure, so an undecided `after` is never worse.
     """
     if after.verdict is None:
         return before.verdict is not None
@@ -172,7 +167,7 @@ class Changes:
 
     @cached_property
     def verdicts(self) -> list[Change]:
-        """The changes, one for each case. A case is included if at least one of the two runs judged it."""
+        """The changes, one for each case that at least one of the two runs judged."""
         before, after = ({verdict.id: verdict for verdict in run.verdicts} for run in (self.before, self.after))
         return [Change(before.get(name), after.get(name)) for name in before | after]
 

@@ -58,9 +58,8 @@ class CellDifferences:
 
     @property
     def largest(self) -> list[int]:
-        """The drifted cells or, if no cell has drifted, all cells.
+        """The drifted cells or, if no cell has drifted, all cells: sorted by deviation, then by change, largest first.
 
-        They are sorted by deviation, largest first. Cells with equal deviations are sorted by change, largest first.
         Cells with a value on only one side come first.
         """
         cells = np.flatnonzero(self.drifted) if self.drifted.any() else np.arange(len(self.before))
@@ -122,15 +121,11 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of two sides, measure by measure.
-
-    Args:
-        rate: False discovery rate of drift. It is also the error rate of each equivalence test.
-    """
+    """Comparison of two sides, measure by measure."""
 
     before: Side
     after: Side
-    rate: float
+    rate: float  # the false discovery rate of drift, and the error rate of each equivalence test
     measures: tuple[Compared, ...]
 
     @property
@@ -309,12 +304,7 @@ def mcnemar(before: Bool[np.ndarray, " examples"], after: Bool[np.ndarray, " exa
 
 
 def _tested(name: str, before: Values, after: Values, scale: Cells, error: Cells, degrees: float) -> CellDifferences:
-    """Test the difference in every cell.
-
-    Args:
-        scale: Unit in which the deviations are expressed.
-        error: Standard error of the difference.
-    """
+    """Test the difference in every cell, given its standard `error`. Deviations are in units of `scale`."""
     from scipy.special import stdtr  # scipy.stats would take five times as long to import
 
     old, new = before.mean.ravel(), after.mean.ravel()
@@ -349,11 +339,8 @@ def _tested(name: str, before: Values, after: Values, scale: Cells, error: Cells
 
 def _decided(measures: Sequence[Compared], rate: float) -> list[Compared]:
     """Return the measures with their outcomes. The false discovery rate is controlled over all cells."""
-    families = [
-        np.concatenate([difference.p_drift for difference in measure.differences])
-        for measure in measures
-        if measure.differences
-    ]
+    tested = [measure.differences for measure in measures if measure.differences]
+    families = [np.concatenate([difference.p_drift for difference in differences]) for differences in tested]
     drifted = iter(discoveries(families, rate))
     return [_decide(measure, next(drifted), rate) if measure.differences else measure for measure in measures]
 

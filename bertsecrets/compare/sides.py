@@ -147,16 +147,12 @@ class Part(Section):
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: a model, a checkpoint, stored measurements or a pin.
-
-    Args:
-        left_out: For each unavailable measure, the reason why it is unavailable.
-    """
+    """One side of a comparison: a model, a checkpoint, stored measurements or a pin."""
 
     name: str
     kind: str
     parts: tuple[Part, ...]
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)  # why measures are unavailable
 
 
 def rows_of(limit: int | None) -> str:
@@ -165,10 +161,7 @@ def rows_of(limit: int | None) -> str:
 
 
 def training_difference(one: str | None, other: str | None) -> str:
-    """Return a message if two models were trained on different numbers of rows.
-
-    If the numbers are equal, or if one of them is unknown, return "".
-    """
+    """Return a message if two models were trained on numbers of rows that are known to differ, otherwise ""."""
     if None in (one, other) or one == other:
         return ""
     return f"trained on different numbers of rows ({one} and {other}): train both with the same --train-limit"
@@ -231,13 +224,10 @@ def measured_side(
     *,
     stop_on_collapse: bool = False,
 ) -> Side:
-    """Measure one side of a comparison.
+    """Measure one side of a comparison, up to the first measure that shows a collapsed model if `stop_on_collapse`.
 
     Unavailable measures are skipped, and the reasons are recorded. A model whose attention maps fail validation counts
     as collapsed.
-
-    Args:
-        stop_on_collapse: Whether to stop after the first measure that shows a collapsed model.
     """
     parts: list[Part] = []
     left_out: dict[str, UserError] = {}

@@ -46,26 +46,20 @@ class Column:
 
 @dataclass(frozen=True)
 class Card:
-    """A verdict and everything else that the page shows about it.
-
-    Args:
-        rerun: Command that judges the claim again.
-        strip: Rows for `charts.strip_spec`. Empty if nothing was observed.
-        mark: Why a failing verdict does not fail the run (`text.outcome_mark`).
-    """
+    """A verdict and everything else that the page shows about it."""
 
     verdict: Verdict
     column: Column
-    rerun: str
-    strip: list[dict[str, Any]]
+    rerun: str  # command that judges the claim again
+    strip: list[dict[str, Any]]  # rows for `charts.strip_spec`
     evidence: list[str]
-    mark: str = ""
+    mark: str  # from `text.outcome_mark`
 
     @property
     def id(self) -> str:
         """The card's id on the page."""
-        model = "" if not self.column.model else f"-{self.column.model}"
-        return "".join(c if c.isalnum() else "-" for c in f"{self.verdict.case}{model}")
+        model = [self.column.model] if self.column.model else []
+        return "".join(c if c.isalnum() else "-" for c in "-".join([str(self.verdict.case), *model]))
 
     @property
     def sign(self) -> str:
@@ -132,15 +126,7 @@ def cards_of(
     checkpoint: bool = False,
     accepted: Collection[str] = (),
 ) -> list[Card]:
-    """Return a card for each verdict. If there are several models, each model has its own columns.
-
-    Args:
-        runs: Verdicts by model name, as given by the user.
-        rerun: The first words of a command that judges a claim. `--claim` is added to the command and, if there are
-            several models, `--model`.
-        checkpoint: Whether the run judged a single checkpoint that the suite did not train.
-        accepted: Names of the cases for which a baseline accepts a failing verdict.
-    """
+    """Return a card for each verdict; see `html.page` for the arguments. Each of several models has its own columns."""
     several = len(runs) > 1
     return [
         Card(
@@ -217,12 +203,8 @@ def _of_seeds(verdict: Verdict) -> list[float]:
     return [float(parts[part]) for parts in verdict.by_seed]
 
 
-def evidence_lines(verdict: Verdict, *, checkpoint: bool = False) -> list[str]:
-    """Return the measurements behind a verdict. Measurements that differ only in their seeds share a line.
-
-    Args:
-        checkpoint: Whether the run judged a single checkpoint that the suite did not train.
-    """
+def evidence_lines(verdict: Verdict, *, checkpoint: bool) -> list[str]:
+    """Return the measurements behind a verdict. Measurements that differ only in their seeds share a line."""
     groups: dict[str, list[Measurement]] = {}
     for measurement in verdict.measurements:
         subject = measurement.subject

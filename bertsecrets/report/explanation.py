@@ -17,11 +17,7 @@ STATEMENTS_FILE = "expected/statements.csv"
 
 
 def claim_lines(cases: Sequence[Case], confidence: float) -> Iterator[str]:
-    """Yield all lines about one claim: its statement, source, published figures, bands and known outcomes.
-
-    Args:
-        cases: The claim's cases, one for each task to report.
-    """
+    """Yield all lines about one claim: its statement, source, published figures, bands and known outcomes."""
     claim, tasks = cases[0].claim, [case.task for case in cases]
     yield f"{claim.name}: {claim.statement}"
     yield f"  source: {cite(claim.source)}"

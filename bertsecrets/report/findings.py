@@ -47,16 +47,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Findings:
-    """The results of a comparison as text.
-
-    Attributes:
-        lines: Sentences and lists. The first line of a list is its heading, and each other line is an item.
-    """
+    """The results of a comparison as text."""
 
     title: str
     about: str
     tables: Sequence[Table] = ()
-    lines: Sequence[str] = ()
+    lines: Sequence[str] = ()  # sentences and lists: a heading in the first line, and an item in each other line
     figures: Sequence["HeadMap"] = ()
 
     def text(self) -> str:

@@ -26,12 +26,10 @@ class _OneLayer:
         self.maps: Float[np.ndarray, "heads tokens tokens"] = np.zeros((0, 0, 0))
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Keep the maps of this observer's layer, and ignore those of other layers."""
         if layer == self.layer:
             self.maps = maps[0].float().cpu().numpy()
 
     def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Return empty results: the maps are in `self.maps`."""
         return {}, {}
 
 

@@ -20,7 +20,6 @@ def as_file(
     """Return the verdicts of a run in the published format, with settings and software versions.
 
     Args:
-        model: Model name, as given by the user.
         settings: Settings of the run. If checkpoints were trained, their precision replaces the precision setting.
         note: Why the run is incomplete; empty if it is complete.
         commits: Git commits of the suite's code that first judged the measurements.
@@ -45,10 +44,7 @@ def as_file(
 
 
 def _measured(measurements: Sequence[Measurement], commits: Sequence[str]) -> MeasuredData | None:
-    """Return how measurements were made, or None if nothing was measured.
-
-    If several measurements were made in the same forward pass, its time counts once.
-    """
+    """Return how measurements were made, or None if nothing was measured. The time of a shared pass counts once."""
     if not measurements:
         return None
     origins = [measurement.provenance for measurement in measurements]
@@ -98,7 +94,6 @@ def layer_rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 def unique(measurements: Sequence[Measurement]) -> list[Measurement]:
     """Return the measurements without duplicates, in their original order."""
     seen: dict[str, Measurement] = {}
-    for measurement in measurements:
-        name = f"{measurement.measure} {measurement.subject} {sorted(measurement.options.items())}"
-        seen.setdefault(name, measurement)
+    for each in measurements:
+        seen.setdefault(f"{each.measure} {each.subject} {sorted(each.options.items())}", each)
     return list(seen.values())

@@ -65,10 +65,7 @@ def summary(
 ) -> str:
     """Return the summary of a run for `$GITHUB_STEP_SUMMARY`: failures first, then a collapsed list of all verdicts.
 
-    Args:
-        run: The verdicts as data, with facts about the run.
-        accepted: Names of the cases for which a baseline accepts a failing verdict.
-        checkpoint: Whether the run judged a single checkpoint that the suite did not train.
+    See `html.page` for `accepted` and `checkpoint`.
     """
     failed = [verdict for verdict in verdicts if verdict.outcome in FAILURES]
     failed.sort(key=lambda verdict: (bool(outcome_mark(verdict, accepted)), verdict.outcome == "degenerate"))
@@ -90,12 +87,7 @@ def summary(
 
 
 def model_card(verdicts: Sequence[Verdict], run: VerdictsFile, *, checkpoint: bool = False) -> str:
-    """Return a section for a model card: what was judged, and a table of the claims that were decided.
-
-    Args:
-        run: The verdicts as data, with facts about the run.
-        checkpoint: Whether the run judged a single checkpoint that the suite did not train.
-    """
+    """Return a section for a model card: what was judged, and a table of the claims that were decided."""
     undecided = [verdict for verdict in verdicts if verdict.outcome in ("inconclusive", "not applicable", None)]
     rows = []
     for verdict in verdicts:
@@ -143,12 +135,8 @@ def _failures(failed: Sequence[Verdict], accepted: Collection[str]) -> str:
         _, _, statement, published, band, observed, _ = verdict_row(verdict)
         why = "; ".join(filter(None, (verdict.reason, contradicted(verdict))))
         paper = published if band in ("", "-") else f"{published}; band {band}"
-        rows.append(
-            [
-                f"{code(str(verdict.case))} {outcome_phrase(verdict, accepted)}",
-                *map(prose, (statement, observed, paper, why)),
-            ]
-        )
+        claim = f"{code(str(verdict.case))} {outcome_phrase(verdict, accepted)}"
+        rows.append([claim, *map(prose, (statement, observed, paper, why))])
     header = ("claim", "statement", "observed", "published", "reason")
     return f"### Claims that do not hold\n\n{bounded(header, rows, SUMMARY_BYTES // 3)}"
 

@@ -8,23 +8,14 @@ from bertsecrets.formats import ERROR
 
 @dataclass(frozen=True)
 class Look:
-    """The presentation of an outcome.
+    """The presentation of an outcome. Colours of the page are for light and dark mode."""
 
-    Attributes:
-        sign: Single-character symbol, legible without colours.
-        style: Terminal style, as a rich style name.
-        tint: Background colour on the page, in light and dark mode.
-        ink: Text colour on the page, in light and dark mode.
-        meaning: Explanation for the legend.
-        plural: Plural form, if different from the outcome.
-    """
-
-    sign: str
-    style: str
-    tint: tuple[str, str]
-    ink: tuple[str, str]
-    meaning: str
-    plural: str = ""
+    sign: str  # a single character, legible without colours
+    style: str  # of rich
+    tint: tuple[str, str]  # background
+    ink: tuple[str, str]  # text
+    meaning: str  # for the legend
+    plural: str = ""  # if different from the outcome
 
 
 OUTCOMES: dict[str, Look] = {  # in report order; the last is for claims that could not be measured
@@ -98,11 +89,8 @@ ALWAYS_COUNTED = ("reproduced", "deviates")  # outcomes whose number is given ev
 
 
 def tally(outcomes: Sequence[str], always: Collection[str] = ()) -> dict[str, int]:
-    """Return the number of claims per outcome, in the order of `OUTCOMES`.
-
-    An outcome that no claim has is omitted, unless it is in `always`.
-    """
-    counts: dict[str, int] = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
+    """Return the number of claims per outcome, in the order of `OUTCOMES`. Zeros are left out except of `always`."""
+    counts = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
     return {outcome: count for outcome, count in counts.items() if count or outcome in always}
 
 

@@ -43,10 +43,9 @@ class Replica:
 
 
 def figures_of(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
-    """Return all charts of measurements.
+    """Return all charts of measurements: the paper's figures, each of them once, our versions, and other charts.
 
-    Measurements that differ only in the seed form a group. The charts of a group start with the paper's figure and our
-    version, averaged over seeds. Each of the paper's own figures is included once.
+    Measurements that differ only in the seed form a group. Our version of a figure is averaged over the group.
     """
     charts = [chart for group in _groups(measurements) for chart in [*_beside(group, settings), *_own(group, settings)]]
     return list({chart.caption: chart for chart in charts}.values())

@@ -68,7 +68,7 @@ def assert_holds(verdict: Verdict) -> None:
 
 def describe(verdict: Verdict) -> str:
     """Return a few lines about a verdict: statement, published figure, band, observed value, reason."""
-    case, remarks = verdict.case, verdict.remarks
+    case = verdict.case
     lines = [
         f"{case} {outcome_phrase(verdict)}",
         f"  claim     {case.claim.statement} ({cite(case.claim.source)})",
@@ -81,8 +81,8 @@ def describe(verdict: Verdict) -> str:
         lines.append(f"            this contradicts {verdict.against}")
     if verdict.power:
         lines.append(f"  power     {verdict.power}")
-    if remarks:
-        lines.append(f"  remarks   {'; '.join(remarks)}")
+    if verdict.remarks:
+        lines.append(f"  remarks   {'; '.join(verdict.remarks)}")
     return "\n".join(lines)
 
 
@@ -96,9 +96,8 @@ def show_published(case: Case, unit: str) -> str:
 
 def band_text(case: Case, confidence: float) -> str:
     """Return a claim's band as text, with the formula for its width and the source of each term."""
-    text = _band_text(case, confidence)
     constant = "; a seed also agrees if it gives the same constant answer as the published run"
-    return f"{text}{constant}" if case.figure.constant_answer else text
+    return _band_text(case, confidence) + (constant if case.figure.constant_answer else "")
 
 
 def _band_text(case: Case, confidence: float) -> str:
@@ -145,10 +144,8 @@ def show_band(case: Case, limits: Ends | None) -> str:
 def verdict_row(verdict: Verdict) -> list[str]:
     """Return a verdict as cells: id, task, statement, published figure, band, observed value, outcome."""
     case = verdict.case
-    remarks = verdict.remarks
     outcome = "; ".join(filter(None, (outcome_phrase(verdict), contradicted(verdict))))
-    if remarks:
-        outcome += f" ({'; '.join(remarks)})"
+    remarks = f" ({'; '.join(verdict.remarks)})" if verdict.remarks else ""
     return [
         case.claim.name,
         task_title(case.task),
@@ -156,18 +153,16 @@ def verdict_row(verdict: Verdict) -> list[str]:
         show_published(case, verdict.unit),
         show_band(case, verdict.band),
         verdict.observed_text,
-        outcome,
+        outcome + remarks,
     ]
 
 
 def outcome_mark(verdict: Verdict, accepted: Collection[str] = ()) -> str:
-    """Return why a failing verdict does not fail the run ("accepted", "known" or "expected"); "" for other verdicts.
-
-    Args:
-        accepted: Names of the cases for which a baseline accepts a failing verdict.
-    """
-    if str(verdict.case) in accepted or not verdict.known_deviation:
-        return "accepted" if str(verdict.case) in accepted else ""
+    """Return why a failing verdict does not fail the run ("accepted", "known" or "expected"); "" for other verdicts."""
+    if str(verdict.case) in accepted:
+        return "accepted"
+    if not verdict.known_deviation:
+        return ""
     return "known" if any(map(verdict.case.observed_deviation, verdict.models)) else "expected"
 
 
@@ -189,12 +184,9 @@ def contradicted(verdict: Verdict) -> str:
 
 
 def annotations(verdicts: Iterable[Verdict]) -> Iterator[str]:
-    """Yield a GitHub Actions annotation for each verdict, or for as many as GitHub shows in one step.
+    """Yield a GitHub Actions annotation for each failing verdict, or for as many as GitHub shows in one step.
 
     Outside GitHub Actions, yield nothing.
-
-    Args:
-        verdicts: The verdicts that fail the run.
     """
     failing = list(verdicts) if os.environ.get("GITHUB_ACTIONS") == "true" else []
     shown = failing if len(failing) <= MAX_ANNOTATIONS else failing[: MAX_ANNOTATIONS - 1]
@@ -235,10 +227,8 @@ def task_title(name: str) -> str:
 def grid_rows(verdicts: Sequence[Verdict], *, words: bool = True) -> list[list[str]]:
     """Return a grid of claims by tasks with each verdict's symbol and observed value. The first row is the header.
 
-    The grid leaves out claims about all tasks together, and cases that were not judged.
-
-    Args:
-        words: Whether to say how claims deviate and why they are inconclusive.
+    The grid leaves out claims about all tasks together, and cases that were not judged. With `words`, it says how
+    claims deviate and why they are inconclusive.
     """
     cells: dict[str, dict[str, str]] = {}
     for verdict in verdicts:
@@ -313,11 +303,11 @@ def open_claims_line(
     """Return a line about claims that lack seeds, with a command that adds seeds; empty if no claim lacks seeds.
 
     Args:
-        command: A command that judges claims, as a list of words. Options for claims and seeds are added to it. If the
-            list is empty, the line contains no command.
-        whole: The command of this run, as a list of words. It is used instead of `command` if many claims lack seeds.
-        in_sequence: Whether the run added seeds one by one until its budget was used up. If so, the line proposes a new
-            budget instead of a number of seeds.
+        command: The words of a command to which options for claims and seeds are added. If it is empty, the line
+            contains no command.
+        whole: The command of this run, which is used instead of `command` if many claims lack seeds.
+        in_sequence: Whether the run added seeds one by one. If so, the line proposes a new budget instead of a number
+            of seeds.
     """
     lacking = [verdict for verdict in verdicts if _lacks_seeds(verdict)]
     if not lacking:
@@ -341,10 +331,7 @@ def _collapsed_after(verdict: Verdict) -> int | None:
 
 
 def _few_training_rows_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return a line about claims that cannot be judged because the model learned nothing from too few training rows.
-
-    Without such claims, the list is empty.
-    """
+    """Return a line about claims on a model that learned nothing from too few training rows, if there are any."""
     rows = [limit for verdict in verdicts if (limit := _collapsed_after(verdict)) is not None]
     if not rows:
         return []

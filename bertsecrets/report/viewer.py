@@ -31,25 +31,17 @@ EXAMPLES_RULE = f"the shortest inputs with {SHORTEST_PIECES} to {LONGEST_PIECES}
 
 @dataclass(frozen=True)
 class Examples:
-    """The data of the viewer.
+    """The data of the viewer."""
 
-    Args:
-        measurements: Measurements of `example-maps`.
-        problems: A line for each checkpoint without maps.
-        rows: Maximum number of examples per checkpoint.
-    """
-
-    measurements: Sequence[Measurement] = ()
-    problems: Sequence[str] = ()
-    rows: int = 0
+    measurements: Sequence[Measurement] = ()  # of `example-maps`
+    problems: Sequence[str] = ()  # a line for each checkpoint without maps
+    rows: int = 0  # maximum number of examples per checkpoint
 
 
 def find_examples(maps_of: Callable[[Subject], Measurement | None], verdicts: Iterable[Verdict], rows: int) -> Examples:
     """Return the viewer's data: the attention maps, and an error message for each checkpoint whose maps are missing.
 
-    Args:
-        maps_of: Function that returns a subject's `example-maps`, or None to leave the subject out.
-        rows: Number of examples per task.
+    Subjects for which `maps_of` returns None are left out.
     """
     measurements, problems = [], []
     for subject in subjects_shown(verdicts):
@@ -75,11 +67,7 @@ def subjects_shown(verdicts: Iterable[Verdict]) -> list[Subject]:
 
 
 def viewer_data(examples: Examples, space: int) -> list[dict[str, Any]]:
-    """Return the viewer's data for each checkpoint. Examples are added round-robin until the space is used up.
-
-    Args:
-        space: Remaining space on the page, in characters.
-    """
+    """Return the viewer's data for each checkpoint. Examples are added in turn until `space` characters are used up."""
     several = len({measurement.subject.model for measurement in examples.measurements}) > 1
     shown = [_checkpoint(measurement, several=several) for measurement in examples.measurements]
     space -= sum(map(_size, shown))
@@ -128,9 +116,8 @@ def _example(measurement: Measurement, place: int, kinds: Sequence[int]) -> dict
 def packed(weights: Float[np.ndarray, " sides *shape"]) -> str:
     """Encode weights from 0 to 1 as compressed text.
 
-    The square root of each weight is rounded to a multiple of 1/127 and stored in one byte. The bytes are compressed
-    with gzip and encoded in base64. Most weights are small, and square roots make the steps between small weights
-    smaller, such as 0.003 near 0.04. The second side is stored as the difference from the first, modulo 256.
+    The square root of each weight is rounded to a multiple of 1/127 and stored in one byte, so that steps between small
+    weights are small, such as 0.003 near 0.04. The second side is stored as the difference from the first, modulo 256.
     Fine-tuning barely changes most maps, so this halves the size.
     """
     steps = np.rint(WEIGHT_LEVELS * np.sqrt(np.clip(weights, 0, 1))).astype(np.uint8)
