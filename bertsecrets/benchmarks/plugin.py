@@ -52,8 +52,11 @@ from bertsecrets.benchmarks.output import (
     write_baseline,
     write_report,
 )
-from bertsecrets.benchmarks.pytest_options import add_benchmark_options, get_option
-from bertsecrets.benchmarks.selection import LEFT_OUT_LINE, deselect_cases_on_other_tasks, marks, names_claim
+from bertsecrets.benchmarks.pytest_options import get_option
+from bertsecrets.benchmarks.pytest_options import pytest_addoption as pytest_addoption
+from bertsecrets.benchmarks.selection import marks, names_claim
+from bertsecrets.benchmarks.selection import pytest_collection_modifyitems as pytest_collection_modifyitems
+from bertsecrets.benchmarks.selection import pytest_report_collectionfinish as pytest_report_collectionfinish
 from bertsecrets.claims.loading import cases
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
@@ -81,11 +84,6 @@ if TYPE_CHECKING:
     from bertsecrets.judging import JudgedRun
 
 MISSING_INPUT = "missing input"  # reported instead of a verdict
-
-
-def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the options of a run."""
-    add_benchmark_options(parser, pluginmanager)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -187,18 +185,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect claims about several tasks if the selection does not cover all of these tasks."""
-    deselect_cases_on_other_tasks(config, items)
-
-
-def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
-    """Return a line that names the claims about several tasks that were deselected, if there are any."""
-    line = config.stash.get(LEFT_OUT_LINE, "")
-    return [line] if line else []
-
-
-@pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """End the run before the first benchmark if the model is missing, or if the data of all tasks are missing."""
     selected = [case for item in session.items if (case := case_of(item))]
@@ -268,10 +254,9 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.fixture
 def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[], Verdict]:
-    """Measure, judge and time a case, and add its verdict to the table.
+    """Measure, judge and time a case, and return a function that returns its verdict, or skips or fails the test.
 
-    Exceptions are raised in this fixture, so that pytest reports them as errors and not as failures. The returned
-    function returns the verdict. If there is nothing to check, the function skips or fails the test instead.
+    Exceptions are raised in this fixture, so that pytest reports them as errors and not as failures.
     """
     from bertsecrets.claims.eligibility import Skipped, about_other_architecture
 

@@ -37,7 +37,7 @@ OWN_OPTIONS: dict[str, dict[str, Any]] = {
 RUN_OPTIONS = {**PARSING, **OWN_OPTIONS}
 
 
-def add_benchmark_options(parser: pytest.Parser, plugins: pytest.PytestPluginManager) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Add all options that no other plugin has added.
 
     If another plugin has already added an option, that plugin gets the value from the command line. The value for the
@@ -49,7 +49,7 @@ def add_benchmark_options(parser: pytest.Parser, plugins: pytest.PytestPluginMan
         if flag(name) not in taken:
             group.addoption(flag(name), dest=PREFIX + name, **{**parsing, "default": None})
         elif variable(name) not in os.environ:
-            owner = _owner(flag(name), plugins)
+            owner = _owner(flag(name), pluginmanager)
             line = (
                 f"bertsecrets: {flag(name)} is an option of the benchmarks and of {owner}: to set it for the "
                 f"benchmarks, use the environment variable {variable(name)} (an empty value means the default)"

@@ -31,7 +31,8 @@ def names_claim(config: pytest.Config, claim: str) -> bool:
     return bool(re.search(name, config.option.keyword, re.IGNORECASE) or re.search(name, words))
 
 
-def deselect_cases_on_other_tasks(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect claims about several tasks if they need new measurements on tasks that are not selected.
 
     Claims that are named explicitly, such as D2-mean, are kept. If no single-task claim is selected, nothing is
@@ -54,3 +55,8 @@ def deselect_cases_on_other_tasks(config: pytest.Config, items: list[pytest.Item
     left_out = {str(case) for case in several if case not in kept}
     config.hook.pytest_deselected(items=[item for item in items if str(case_of(item)) in left_out])
     items[:] = [item for item in items if str(case_of(item)) not in left_out]
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> str | None:
+    """Return a line that names the claims about several tasks that were deselected, if there are any."""
+    return config.stash.get(LEFT_OUT_LINE, "") or None
