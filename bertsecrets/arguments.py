@@ -45,11 +45,7 @@ def checked(function: F) -> F:
 
 
 def check_argument(name: str, value: object, hint: Any) -> None:
-    """Check the type of one argument.
-
-    Raises:
-        UserError: If the value is not of the type `hint`. True and False do not count as numbers.
-    """
+    """Raise a `UserError` if an argument is not of the type `hint`. True and False do not count as numbers."""
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, UnionType) else (hint,)
     if not any(_fits(value, option) for option in options):
         expected = " or ".join(_described(option) for option in options if option is not NoneType)

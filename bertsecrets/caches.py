@@ -82,11 +82,7 @@ class CheckpointCache:
         }
 
     def find(self, subject: Subject, *, verify: bool = True) -> Path | None:
-        """Return the folder of a subject's checkpoint, or None if it is not stored.
-
-        Args:
-            verify: Whether to verify the checkpoint's files, as in `Store.find`.
-        """
+        """Return the folder of a subject's checkpoint, or None if it is not stored; see `Store.find` for `verify`."""
         return self.store.find(CHECKPOINTS, self.key(subject), verify=verify)
 
     def get(self, subject: Subject) -> Path:
@@ -106,10 +102,7 @@ class CheckpointCache:
         return folder
 
     def _train(self, subject: Subject, folder: Path, states: Path) -> dict[str, Any]:
-        """Train a checkpoint, write it to a folder, and return the facts for its manifest.
-
-        If a saved state of the training exists, the training continues from this state.
-        """
+        """Train a checkpoint, from a saved state if there is one, and return the facts for its manifest."""
         from bertsecrets.models.training.finetune import make_checkpoint  # takes seconds to import
 
         trained = get_initialisation(subject.initialisation).trains
@@ -177,8 +170,8 @@ def _checkpoints(names: list[str]) -> str:
 class MeasurementCache:
     """A cache of measurements, looked up by measure, options, checkpoint, rows and settings.
 
-    `made` holds the requests that other processes completed. `failed` maps requests that failed in other processes to
-    their errors. The method `note` updates `made` and `failed`.
+    `judged` returns the folder of the judged checkpoint for measures that read it, otherwise None. `made` and `failed`
+    hold the requests that other processes completed, and the errors of those that failed (see `note`).
     """
 
     def __init__(
@@ -228,7 +221,7 @@ class MeasurementCache:
             stored = self.store.find(MEASUREMENTS, key)
             if stored is None:
                 return self._make(measure, run, key, checkpoint)
-            return replace(self._reused(stored, measure, run), reused=own not in self.made)
+            return replace(self._adapted(stored, measure, run), reused=own not in self.made)
         except NotApplicableError:
             raise
         except BaseException:
@@ -345,16 +338,11 @@ class MeasurementCache:
             made[each.name] = measurement, keys[each.name]
         return made
 
-    def _reused(self, entry: Path, measure: Measure, run: MeasureContext) -> Measurement:
-        """Load a stored measurement, and adapt its subject and provenance to the run.
-
-        The stored measurement may have been made from different files with the same rows or weights. The returned
-        provenance describes the files of the run.
-        """
+    def _adapted(self, entry: Path, measure: Measure, run: MeasureContext) -> Measurement:
+        """Load a stored measurement, which may be of other files with the same rows or weights as those of the run."""
         stored = load(entry)
-        return replace(
-            stored, subject=run.subject, provenance=replace(stored.provenance, **self._facts(measure, run)), reused=True
-        )
+        provenance = replace(stored.provenance, **self._facts(measure, run))
+        return replace(stored, subject=run.subject, provenance=provenance)
 
     def _facts(self, measure: Measure, run: MeasureContext) -> dict[str, Any]:
         """Return the provenance of the measured data, of the training data and, if `run` has a folder, of the model."""

@@ -49,9 +49,8 @@ def skipped(names: Sequence[str], reason: str) -> str:
 def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
     """Return the verdict on a case, or `Skipped` if data or a tool is missing.
 
-    If the claim's quantity does not exist for the model, the outcome is "not applicable". If the claim needs an input
-    that the user did not give, such as a second model, the outcome is "inconclusive". After any other error, even a
-    bug, the verdict has no outcome (see `Verdict.error`). A `RunError` is not caught.
+    After an error other than those that `claims.judge.refused` turns into an outcome, even after a bug, the verdict has
+    no outcome (see `Verdict.error`). A `RunError` is not caught.
     """
     try:
         return judge()
@@ -127,15 +126,10 @@ class Judgeable(Protocol):
 
 
 class Runner(AbstractContextManager["Runner", None]):
-    """Base class of runners, which obtain the measurements of a run.
-
-    The base class measures nothing in advance and reports no verdicts. Each case is measured when it is judged.
-    """
+    """Base class of runners, which obtain the measurements of a run. Here, each case is measured when it is judged."""
 
     def split(self, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
-        """Return two lists: the cases whose measurements are stored, and all other cases.
-
-        The cases are judged in this order.
+        """Return two lists, judged in this order: the cases whose measurements are stored, and all other cases.
 
         Raises:
             UserError: If new measurements are needed, but the store is not writable.
@@ -206,8 +200,7 @@ class JudgedRun:
     def results(self) -> Iterator[tuple[Case, Verdict | Skipped]]:
         """Judge the cases in one or more analyses. Each time a case is judged, yield the case and its result.
 
-        If some cases are still open after an analysis, and the budget allows it, these cases are judged again with one
-        more seed.
+        Cases that are still open after an analysis are judged again with one more seed, if the budget allows it.
         """
         cases, took, interims = self.possible(), 0.0, self.session.interims
         self._began = start = self._began or time.monotonic()
@@ -230,8 +223,7 @@ class JudgedRun:
     def _analysis(self, cases: Sequence[Case], seeds: Sequence[int]) -> Iterator[tuple[Case, Verdict | Skipped]]:
         """Judge cases on the given seeds, and yield each case with its result.
 
-        Cases that do not apply to the model come first. They are followed by the cases whose measurements are stored,
-        and then by all other cases.
+        Cases that do not apply to the model come first, then those whose measurements are stored.
         """
         refused = {str(case): answer for case in cases if isinstance(answer := self.answers[str(case)], NotApplicable)}
         eligible = [case for case in cases if str(case) not in refused]
@@ -329,11 +321,8 @@ class JudgedRun:
     def fails(self, verdict: Verdict, *, strict: bool = False) -> bool:
         """Return whether a verdict fails the run.
 
-        If the case has an accepted verdict, a failing verdict makes the run fail only if it is worse than the accepted
-        verdict. Otherwise, a failing verdict makes the run fail only if it is unexpected.
-
-        Args:
-            strict: Whether verdicts on claims beyond K19 can make the run fail even without accepted verdicts.
+        A failing verdict does so if it is worse than the accepted verdict on its case. Without an accepted verdict, it
+        does so if it is unexpected and, unless `strict`, on a claim of K19.
         """
         if verdict.outcome not in FAILURES:
             return False
@@ -348,10 +337,7 @@ class JudgedRun:
         """Return 1 if a verdict fails the run, otherwise 0.
 
         Deviations are counted without correction for multiple testing, so that the outcome of a benchmark does not
-        depend on which other claims were requested.
-
-        Args:
-            strict: Whether to return 1 also if a requested claim is undecided or if a claim beyond K19 fails.
+        depend on which other claims were requested. If `strict`, undecided claims and those beyond K19 count, too.
         """
         errors = [verdict for verdict in self.verdicts if verdict.outcome is None]
         bugs = [verdict.error for verdict in errors if not isinstance(verdict.error, UserError)]
@@ -362,5 +348,4 @@ class JudgedRun:
             more = f" and {len(errors) - 5} more" if len(errors) > 5 else ""
             of = f"{len(errors)} of {len(self.possible())} claims"
             raise UserError(f"{of} could not be measured ({names}{more}): {errors[0].reason}")
-        failed = any(self.fails(verdict, strict=strict) for verdict in self.verdicts)
-        return int(failed or (strict and bool(self.undecided)))
+        return int(any(self.fails(each, strict=strict) for each in self.verdicts) or (strict and bool(self.undecided)))

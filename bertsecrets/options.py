@@ -420,11 +420,7 @@ def add_options(add: Callable[..., Any], names: Iterable[str] = tuple(PARSING)) 
 def add_command(
     commands: Any, name: str, help: str, example: str, run: Callable[..., int | None], program: str = "bertsecrets"
 ) -> Any:
-    """Add a command and return its parser.
-
-    Args:
-        example: Example call of the command, without the name of the program.
-    """
+    """Add a command and return its parser. The name of the program is put before the example call."""
     parser = commands.add_parser(name, help=help, description=help, epilog=f"example: {program} {example}")
     parser.set_defaults(run=run)
     return parser

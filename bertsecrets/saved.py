@@ -20,17 +20,13 @@ from bertsecrets.types import AUTO, Measurement, Subject
 
 @dataclass(frozen=True)
 class SavedMeasurements:
-    """Measurements saved in a folder, which are judged as if they had just been made.
-
-    Args:
-        run: The record of the run that saved the measurements; None if they were saved individually.
-    """
+    """Measurements saved in a folder, which are judged as if they had just been made."""
 
     shelf: Shelf
     model: str
     settings: JudgeParams
     wanted_seeds: int | str | list[int] | None = None
-    run: RecordedRun | None = None
+    run: RecordedRun | None = None  # that saved the measurements; None if they were saved individually
     interims: Sequence[Sequence[int]] = ((),)
     budget: float | None = None
 
@@ -40,10 +36,7 @@ class SavedMeasurements:
         return self.run.commits if self.run else []
 
     def eligibility(self, case: Case) -> Eligibility:
-        """Return whether a case can be judged.
-
-        All measurements that the case needs must have been saved, and the case must apply to the model.
-        """
+        """Return whether a case can be judged: whether its measurements were saved, and whether it applies."""
         answer: Eligibility = Skipped("its measurements were not saved")
         if seeds := self._seeds(case):
             (needed,) = measure_case(self.shelf, case, self.model, seeds[:1])
@@ -63,11 +56,7 @@ class SavedMeasurements:
         return judge(case, measured, self.settings)
 
     def _seeds(self, case: Case) -> Sequence[int]:
-        """Return a case's saved seeds.
-
-        If the user gave a number of seeds, saved spare seeds come last. Each of them can replace a seed with which the
-        model learned nothing.
-        """
+        """Return a case's saved seeds. If the user gave a number of seeds, saved spare seeds come last."""
         wanted = self.wanted_seeds
         if not isinstance(wanted, int):
             return measured_seeds(self.shelf, case, self.model, wanted if isinstance(wanted, list) else None)

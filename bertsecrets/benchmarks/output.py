@@ -158,12 +158,10 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     for line in text.splitlines():  # pytest escapes an entire text if a part cannot be encoded
         terminalreporter.write_line(encodable(line, terminalreporter._tw._file))
     errors = [str(verdict.case) for verdict in verdicts if verdict.outcome is None]
-    if errors:
-        line = f"{len(errors)} of {len(verdicts)} claims could not be measured: {', '.join(errors)}"
-        terminalreporter.write_line(line)
+    unmeasured = f"{len(errors)} of {len(verdicts)} claims could not be measured: {', '.join(errors)}" if errors else ""
     fails = config.stash[RUN].fails
     lines = [_open_claims(config), *annotations(filter(fails, verdicts)), *config.stash.get(BASELINE_LINES, [])]
-    for line in filter(None, lines):
+    for line in filter(None, [unmeasured, *lines]):
         terminalreporter.write_line(encodable(line, terminalreporter._tw._file))
 
 
@@ -197,9 +195,9 @@ def print_comparisons(terminalreporter: Any, config: pytest.Config) -> None:
 
 def _compared(was: dict[str, Any], now: VerdictData) -> list[str]:
     """Return a row that compares a verdict with an earlier one: id, observed values, outcomes and seconds."""
-    observed = ("-" if value is None else format_number(value) for value in (was["observed"], now.observed))
     from bertsecrets.report.text import outcome_words
 
+    observed = ("-" if value is None else format_number(value) for value in (was["observed"], now.observed))
     before = ": ".join(filter(None, (was["verdict"] or ERROR, was.get("brief"))))
     return [now.id, *observed, before, outcome_words(now), f"{was['seconds']:g}", f"{now.seconds:g}"]
 
