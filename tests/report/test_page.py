@@ -61,28 +61,14 @@ def test_markup_in_texts_is_escaped():
     assert str(escape(name)) in shown
 
 
-def test_unofficial_data_and_incomplete_runs_have_a_banner(shown):
+def test_unofficial_data_have_a_banner(shown):
     assert "say nothing about the paper" not in shown
     judged = beats("D2-rte", 80, 20)
     made_up = tuple(
         replace(measurement, provenance=Provenance(official_data=False)) for measurement in judged.measurements
     )
-    html = page({MODEL: [replace(judged, measurements=made_up)]}, SETTINGS, note="3 of 9 claims were judged")
+    html = page({MODEL: [replace(judged, measurements=made_up)]}, SETTINGS)
     assert "The verdicts say nothing about the paper" in html
-    assert "3 of 9 claims were judged" in html
-
-
-def overview(html: str) -> str:
-    return visible(html[html.index('<table class="matrix">') : html.index("</table>")])
-
-
-def test_the_overview_shows_published_values_units_and_known_deviations():
-    luck = verdict("G1-rte-luck", "deviates", 0.72, (0.0, 0.9), provenance={})
-    shares = verdict("A2-rte", "reproduced", 24.2, (20.0, 30.0))
-    rows = overview(page({MODEL: [luck, replace(shares, outcome="inconclusive", open=True)]}, SETTINGS))
-    assert "24.2 % published 35.0 why inconclusive" in rows
-    assert "0.72 p why known deviates" in rows
-    assert rows.index("A2") < rows.index("G1 luck")  # claims of the paper come first
 
 
 def test_a_column_in_which_no_claim_applies_is_left_out():

