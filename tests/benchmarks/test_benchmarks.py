@@ -92,24 +92,23 @@ def plugins(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def bench(plugins):
+def bench(plugins, tiny_glue, tiny_bert, quick_params):
     """Return a function that runs `pytest benchmarks` and returns the exit code and output."""
+    settings = {"PYTHONPATH": str(plugins), "BERTSECRETS_PARAMS": str(quick_params)}
 
-    def run(runs, glue, model, *more, **environment):
-        words = ["--offline", "--model", model, "--glue", glue, "--store", runs, "--device", "cpu", *more]
-        output = runs.with_name(f"{runs.name}-output")
-        return pytest_benchmarks(*words, output=output, PYTHONPATH=str(plugins), **environment)
+    def run(runs, *more, glue=tiny_glue, model=tiny_bert, unofficial=True, **environment):
+        words = ["--offline", "--model", model, "--glue", glue, "--store", runs, "--device", "cpu"]
+        words += [*["--allow-unofficial-data"] * unofficial, *more]
+        return pytest_benchmarks(*words, output=runs.with_name(f"{runs.name}-output"), **settings | environment)
 
     return run
 
 
 @pytest.fixture(scope="module")
-def first(bench, tmp_path_factory, tiny_glue, tiny_bert, quick_params):
+def first(bench, tmp_path_factory):
     room = tmp_path_factory.mktemp("bench")
-    code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", CHOSEN, "--allow-unofficial-data", "--junitxml", room / "j.xml",
-        "--benchmark-json", room / "b.json", "--report", room / "report", BERTSECRETS_PARAMS=str(quick_params),
-    )  # fmt: skip
+    files = ["--junitxml", room / "j.xml", "--benchmark-json", room / "b.json", "--report", room / "report"]
+    code, output = bench(room / "runs", "-k", CHOSEN, *files)
     return room, code, output
 
 
@@ -137,41 +136,33 @@ def test_a_run_writes_the_requested_report(first):
     ],
     ids=["no extra", "no place"],
 )
-def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(
-    bench, tmp_path, tiny_glue, tiny_bert, plugin, said
-):
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(bench, tmp_path, plugin, said):
     (tmp_path / "file").write_text("")
     place = tmp_path / ("report" if plugin else "file")
-    code, output = bench(tmp_path / "runs", tiny_glue, tiny_bert, *plugin, "--report", place)
+    code, output = bench(tmp_path / "runs", *plugin, "--report", place)
     assert (code, len(output.strip().splitlines()), said in output) == (2, 1, True), output
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow
-def test_skipped_and_failed_benchmarks_leave_the_json_valid(bench, first, tiny_glue, tiny_bert, quick_params):
+def test_skipped_and_failed_benchmarks_leave_the_json_valid(bench, first):
     room = first[0]
     code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", "B3 and gap or rte and D2 and not frozen", "--allow-unofficial-data",
-        "--benchmark-json", room / "d.json", BERTSECRETS_PARAMS=str(quick_params),
-    )  # fmt: skip
+        room / "runs", "-k", "B3 and gap or rte and D2 and not frozen", "--benchmark-json", room / "d.json"
+    )
     assert code in (0, 1), output
     assert "1 claim:" in output
     assert "needs the option frames" in output
     assert [row["extra_info"]["id"] for row in json.loads((room / "d.json").read_text())["benchmarks"]] == ["D2-rte"]
     frames = room / "frames.jsonl"
     frames.write_text("{")
-    code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", "B3 and gap or A2-rte and not block", "--allow-unofficial-data",
-        "--frames", frames, "--benchmark-json", room / "e.json", BERTSECRETS_PARAMS=str(quick_params),
-    )  # fmt: skip
+    chosen = ["-k", "B3 and gap or A2-rte and not block", "--frames", frames]
+    code, output = bench(room / "runs", *chosen, "--benchmark-json", room / "e.json")
     assert (code, f"{frames}, line 1" in output) == (2, True), output
     assert not (room / "e.json").exists(), "the file that the user named is refused before anything is measured"
     frames.write_text('{"sentence": "He was here and agitated", "target": "agitated", "core_elements": ["He"]}')
-    code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", "B3 and gap or A2-rte and not block", "--allow-unofficial-data",
-        "--frames", frames, "--benchmark-json", room / "f.json", "--report", room / "ended",
-        "-p", "interrupted", BERTSECRETS_PARAMS=str(quick_params),
-    )  # fmt: skip
+    files = ["--benchmark-json", room / "f.json", "--report", room / "ended"]
+    code, output = bench(room / "runs", *chosen, *files, "-p", "interrupted")
     assert (
         "Incomplete.</strong> 1 of 2 claims were judged before the run ended."
         in (room / "ended" / "report.html").read_text()
@@ -179,7 +170,7 @@ def test_skipped_and_failed_benchmarks_leave_the_json_valid(bench, first, tiny_g
     assert (code, "KeyboardInterrupt" in output) == (130, True), output
     assert f"interrupted; finished results are saved in {room / 'runs'}: run the same command to continue" in output
     assert [row["extra_info"]["id"] for row in json.loads((room / "f.json").read_text())["benchmarks"]] == ["A2-rte"]
-    code, output = bench(room / "runs", tiny_glue, tiny_bert, "--seeds", 0, "--benchmark-json", room / "none.json")
+    code, output = bench(room / "runs", "--seeds", 0, "--benchmark-json", room / "none.json")
     assert code == 2
     assert "Traceback" not in output
 
@@ -189,16 +180,13 @@ def test_skipped_and_failed_benchmarks_leave_the_json_valid(bench, first, tiny_g
     [((), 70), pytest.param(("{own}",), 1, marks=pytest.mark.slow)],
     ids=["alone", "with other tests"],
 )
-def test_a_crash_is_not_a_deviation_and_does_not_affect_other_claims(
-    bench, first, tmp_path, tiny_glue, tiny_bert, quick_params, more, code
-):
+def test_a_crash_is_not_a_deviation_and_does_not_affect_other_claims(bench, first, tmp_path, more, code):
     own, store = tmp_path / "test_own.py", tmp_path / "runs"
     own.write_text("def test_rte_own_C2_fails():\n    assert False\n")
     shutil.copytree(first[0] / "runs" / "checkpoints", store / "checkpoints")
     ended, output = bench(
-        store, tiny_glue, tiny_bert, "-k", f"{CHOSEN} and not E1", "--allow-unofficial-data",
-        *(word.format(own=own) for word in more), "-p", "crashing", BERTSECRETS_PARAMS=str(quick_params),
-    )  # fmt: skip
+        store, "-k", f"{CHOSEN} and not E1", *(word.format(own=own) for word in more), "-p", "crashing"
+    )
     assert ended == code, output
     assert "BugError: a bug in bertsecrets or a damaged file (TypeError: out of the blue)" in output
     assert "TypeError: out of the blue\n" in output  # with pytest's own traceback
@@ -214,22 +202,14 @@ def test_a_crash_is_not_a_deviation_and_does_not_affect_other_claims(
     ],
     ids=["no model", "a bug", "pytest-xdist"],
 )
-def test_an_error_before_the_first_claim_ends_the_run(
-    bench, tmp_path, tiny_glue, tiny_bert, quick_params, model, more, code, said
-):
-    ended, output = bench(
-        tmp_path / "runs", tiny_glue, model or tiny_bert, "-k", "rte and E1", "--allow-unofficial-data", *more,
-        BERTSECRETS_PARAMS=str(quick_params),
-    )  # fmt: skip
+def test_an_error_before_the_first_claim_ends_the_run(bench, tmp_path, tiny_bert, model, more, code, said):
+    ended, output = bench(tmp_path / "runs", "-k", "rte and E1", *more, model=model or tiny_bert)
     assert ended == code, output
     assert said in output
 
 
-def test_a_signal_leaves_no_unfinished_entry(bench, tmp_path, tiny_glue, tiny_bert, quick_params):
-    code, output = bench(
-        tmp_path / "runs", tiny_glue, tiny_bert, "-k", "rte and C2 and not C2p", "--allow-unofficial-data",
-        "-p", "told_to_end", BERTSECRETS_PARAMS=str(quick_params),
-    )  # fmt: skip
+def test_a_signal_leaves_no_unfinished_entry(bench, tmp_path):
+    code, output = bench(tmp_path / "runs", "-k", "rte and C2 and not C2p", "-p", "told_to_end")
     assert (code, "KeyboardInterrupt" in output) == (143, True), output
     assert (tmp_path / "runs" / "checkpoints").is_dir()
     assert [entry for entry in (tmp_path / "runs" / "checkpoints").iterdir() if entry.is_dir()] == []
@@ -303,13 +283,13 @@ def test_every_claim_that_was_measured_has_a_line_while_others_run(first):
 
 
 @pytest.fixture(scope="module")
-def published(bench, tmp_path_factory, tiny_glue, tiny_bert):
+def published(bench, tmp_path_factory):
     """A saved run of claims about published figures, and a run compared with it, both with another root folder."""
     room = tmp_path_factory.mktemp("published")
     words = ("-k", "D7", "--rootdir", room, "--benchmark-storage", f"file://{room / 'saved'}", "-rs")
     outputs = []
     for more in (("--benchmark-autosave", "--junitxml", room / "j.xml"), ("--benchmark-compare",)):
-        outputs.append(bench(room / "runs", tiny_glue, tiny_bert, *words, *more)[1])
+        outputs.append(bench(room / "runs", *words, *more)[1])
     return room, *outputs
 
 
@@ -332,23 +312,17 @@ def test_the_time_of_a_benchmark_is_that_of_its_measurements(published):
         assert entry["stats"]["mean"] == entry["extra_info"]["seconds"]
 
 
-def test_undecided_claims_fail_with_strict_verdicts(bench, first, tiny_glue, tiny_bert, quick_params):
+def test_undecided_claims_fail_with_strict_verdicts(bench, first):
     room, _, _ = first
-    code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", "D1-rte-untrained", "--allow-unofficial-data", "--strict-verdicts",
-        BERTSECRETS_PARAMS=str(quick_params),
-    )  # fmt: skip
+    code, output = bench(room / "runs", "-k", "D1-rte-untrained", "--strict-verdicts")
     assert code == 1, output
     assert "1 inconclusive" in output
     assert re.search(r"FAILED .*D1-rte-untrained\] - inconclusive", output)
 
 
-def test_a_second_run_reuses_all_stored_results_and_says_so(bench, first, tiny_glue, tiny_bert, quick_params):
+def test_a_second_run_reuses_all_stored_results_and_says_so(bench, first):
     room, code, _output = first
-    again, second = bench(
-        room / "runs", tiny_glue, tiny_bert, "-k", CHOSEN, "--allow-unofficial-data",
-        "--benchmark-json", room / "c.json", BERTSECRETS_PARAMS=str(quick_params),
-    )  # fmt: skip
+    again, second = bench(room / "runs", "-k", CHOSEN, "--benchmark-json", room / "c.json")
     assert again == code, second
     one, two = (
         {b["extra_info"]["id"]: b["extra_info"] for b in json.loads((room / name).read_text())["benchmarks"]}
@@ -361,12 +335,9 @@ def test_a_second_run_reuses_all_stored_results_and_says_so(bench, first, tiny_g
         assert info["observed"] == one[name]["observed"]
 
 
-def test_claims_without_frames_or_pipeline_are_skipped_with_a_reason(bench, first, tiny_glue, tiny_bert, quick_params):
+def test_claims_without_frames_or_pipeline_are_skipped_with_a_reason(bench, first):
     room, _, _ = first
-    code, output = bench(
-        room / "runs", tiny_glue, tiny_bert, "-m", "(B and all) or (E4 and rte)", "--allow-unofficial-data", "-rs",
-        "--junitxml", room / "skipped.xml", BERTSECRETS_PARAMS=str(quick_params),
-    )  # fmt: skip
+    code, output = bench(room / "runs", "-m", "(B and all) or (E4 and rte)", "-rs", "--junitxml", room / "skipped.xml")
     assert code == 0, output
     assert "frame-heads needs the option frames" in output
     assert "en_core_web_sm" in output
@@ -390,10 +361,10 @@ def test_claims_without_frames_or_pipeline_are_skipped_with_a_reason(bench, firs
     ],
     ids=["frames", "claim", "settings", "jobs"],
 )
-def test_bad_input_is_one_line_and_exit_code_2(bench, tmp_path, tiny_glue, tiny_bert, words, environment, said):
+def test_bad_input_is_one_line_and_exit_code_2(bench, tmp_path, words, environment, said):
     (tmp_path / "C.yaml").write_text("- id: C1\n  colour: red\n")
     environment = {name: value.format(folder=tmp_path) for name, value in environment.items()}
-    code, output = bench(tmp_path / "runs", tiny_glue, tiny_bert, *words, **environment)
+    code, output = bench(tmp_path / "runs", *words, **environment)
     assert (code, output.count(said)) == (2, 1), output
     assert "Traceback" not in output
 
@@ -408,23 +379,22 @@ def test_a_known_deviation_is_expected_and_fails_when_it_is_gone(bench, tmp_path
     glue = write_corpus(tmp_path / "glue", 2490, 277)  # RTE's official sizes; otherwise, xfail is not strict
     balance(glue)
     (tmp_path / "params.yaml").write_text(re.sub(r"max_length: \d+", "max_length: 8", quick_params.read_text()))
-    code, output = bench(
-        tmp_path / "runs", glue, tiny_bert, "--seeds", 3, "-p", "counts_are_enough",
-        BERTSECRETS_EXPECTED=str(tmp_path / "expected"), BERTSECRETS_PARAMS=str(tmp_path / "params.yaml"),
-    )  # fmt: skip
+    files = {"BERTSECRETS_EXPECTED": str(tmp_path / "expected"), "BERTSECRETS_PARAMS": str(tmp_path / "params.yaml")}
+    words = ["--seeds", 3, "-p", "counts_are_enough"]
+    code, output = bench(tmp_path / "runs", *words, glue=glue, unofficial=False, **files)
     assert code == 1, output
     assert re.search(r"1 failed, .*1 xfailed", output)
     assert re.search(r"\[XPASS\(strict\)\] known to deviate: a difference of cosines is never", output)
 
 
 @pytest.mark.slow
-def test_a_deviation_known_on_all_rows_does_not_excuse_a_run_on_a_few(bench, tmp_path, tiny_bert, quick_params):
+def test_a_deviation_known_on_all_rows_does_not_excuse_a_run_on_a_few(bench, tmp_path, tiny_bert):
     (tmp_path / "expected").mkdir()
     (tmp_path / "expected" / "C.yaml").write_text(KNOWN.format(id="C1", kind="above", model=tiny_bert))
-    environment = {"BERTSECRETS_EXPECTED": str(tmp_path / "expected"), "BERTSECRETS_PARAMS": str(quick_params)}
+    environment = {"BERTSECRETS_EXPECTED": str(tmp_path / "expected")}
     runs, glue = tmp_path / "runs", write_corpus(tmp_path / "glue", 64, 60)
-    few = ("--seeds", 3, "--allow-unofficial-data", "--limit", 40)
-    code, output = bench(runs, glue, tiny_bert, *few, "--report", tmp_path / "report", **environment)
+    few = ("--seeds", 3, "--limit", 40)
+    code, output = bench(runs, *few, "--report", tmp_path / "report", glue=glue, **environment)
     assert code == 1, output
     assert "1 failed" in output
     assert "1 deviate" in output
@@ -433,35 +403,34 @@ def test_a_deviation_known_on_all_rows_does_not_excuse_a_run_on_a_few(bench, tmp
     assert "functools" not in output  # the message of the verdict, without a dump of the test's arguments
     (verdict,) = json.loads((tmp_path / "report" / "verdicts.json").read_text())["verdicts"]
     assert (verdict["verdict"], verdict["known_deviation"]) == ("deviates", False)
-    code, output = bench(runs, glue, tiny_bert, *few[:-2], **environment)  # all rows, which need another measurement
+    code, output = bench(runs, *few[:-2], glue=glue, **environment)  # all rows, which need another measurement
     assert code == 0, output
     assert "1 xfailed" in output
 
 
 @pytest.mark.slow
-def test_a_collapsed_model_fails_even_if_a_deviation_is_known(bench, tmp_path, tiny_glue, tiny_bert, quick_params):
+def test_a_collapsed_model_fails_even_if_a_deviation_is_known(bench, tmp_path, tiny_bert):
     (tmp_path / "expected").mkdir()
     (tmp_path / "expected" / "C.yaml").write_text(KNOWN.format(id="C1", kind="above", model=tiny_bert))
     code, output = bench(
-        tmp_path / "runs", tiny_glue, tiny_bert, "--allow-unofficial-data", "--limit", 24, "-p", "collapsed",
-        BERTSECRETS_EXPECTED=str(tmp_path / "expected"), BERTSECRETS_PARAMS=str(quick_params),
-    )  # fmt: skip
+        tmp_path / "runs", "--limit", 24, "-p", "collapsed", BERTSECRETS_EXPECTED=str(tmp_path / "expected")
+    )
     assert code == 1, output
     assert "C1-rte degenerate: " in output
     assert "1 failed" in output
 
 
 @pytest.mark.slow
-def test_accepted_deviations_are_expected_and_worse_verdicts_fail(bench, tmp_path, tiny_bert, quick_params):
+def test_accepted_deviations_are_expected_and_worse_verdicts_fail(bench, tmp_path, tiny_bert):
     (tmp_path / "expected").mkdir()
     claim, accepted = tmp_path / "expected" / "C.yaml", tmp_path / "accepted.json"
     claim.write_text(KNOWN.format(id="C1", kind="above", model=tiny_bert))
-    environment = {"BERTSECRETS_EXPECTED": str(tmp_path / "expected"), "BERTSECRETS_PARAMS": str(quick_params)}
+    environment = {"BERTSECRETS_EXPECTED": str(tmp_path / "expected")}
     glue = write_corpus(tmp_path / "glue", 64, 60)
 
     def judge(*more, limit=("--limit", 40)):
-        words = ("--seeds", 3, "--allow-unofficial-data", *limit, "--baseline", accepted, *more)
-        return bench(tmp_path / "runs", glue, tiny_bert, *words, **environment)
+        words = ("--seeds", 3, *limit, "--baseline", accepted, *more)
+        return bench(tmp_path / "runs", *words, glue=glue, **environment)
 
     code, output = judge("--update-baseline")
     assert (code, "1 xfailed" in output) == (0, True), output
@@ -528,16 +497,10 @@ def test_claims_over_several_tasks_need_all_of_them_selected_or_their_own_name(t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("several", [("--jobs", 2), ("--jobs", 2, "--keep-checkpoints", "none")], ids=["full", "none"])
-def test_several_processes_compute_everything_once_and_keep_table_and_json(
-    bench, first, several, tmp_path, tiny_glue, tiny_bert, quick_params
-):
+def test_several_processes_compute_everything_once_and_keep_table_and_json(bench, first, several, tmp_path):
     alone = json.loads((first[0] / "b.json").read_text())["benchmarks"]
-    code, output = bench(
-        tmp_path / "runs", tiny_glue, tiny_bert, "-k", CHOSEN,
-        "--allow-unofficial-data",
-        "--benchmark-json", tmp_path / "b.json", "--junitxml", tmp_path / "j.xml", "--report", tmp_path / "r", *several,
-        BERTSECRETS_PARAMS=str(quick_params),
-    )  # fmt: skip
+    files = ["--benchmark-json", tmp_path / "b.json", "--junitxml", tmp_path / "j.xml", "--report", tmp_path / "r"]
+    code, output = bench(tmp_path / "runs", "-k", CHOSEN, *files, *several)
     assert code == first[1], output
     assert junit(tmp_path / "j.xml") == junit(first[0] / "j.xml")
     by_name = {
@@ -561,13 +524,11 @@ def test_several_processes_compute_everything_once_and_keep_table_and_json(
 
 
 @pytest.mark.slow
-def test_seeds_are_added_until_a_claim_is_decided(bench, tmp_path, tiny_bert, quick_params):
+def test_seeds_are_added_until_a_claim_is_decided(bench, tmp_path):
     glue = write_corpus(tmp_path / "glue", 64, 40)
-    _, output = bench(
-        tmp_path / "runs", glue, tiny_bert, "-k", "E1-rte and not crossing", "--allow-unofficial-data",
-        "--seeds", "auto", "--budget", "2h", "--benchmark-json", tmp_path / "b.json", "-p", "counting",
-        BERTSECRETS_PARAMS=str(quick_params), JUDGED=str(tmp_path / "judged"),
-    )  # fmt: skip
+    words = ["-k", "E1-rte and not crossing", "--seeds", "auto", "--budget", "2h", "-p", "counting"]
+    words += ["--benchmark-json", tmp_path / "b.json"]
+    _, output = bench(tmp_path / "runs", *words, glue=glue, JUDGED=str(tmp_path / "judged"))
     [entry] = json.loads((tmp_path / "b.json").read_text())["benchmarks"]
     seeds = entry["extra_info"]["seeds"]
     assert len(seeds) >= 3, output
