@@ -103,16 +103,16 @@ def _(figure: HeadMap, settings: JudgeParams, caption: str) -> Chart:
 
 @draw.register
 def _(figure: RankedHeads, settings: JudgeParams, caption: str) -> Chart:
-    values, low, high = with_interval(figure.block, figure.statistic, settings)
+    numbers = np.stack(with_interval(figure.block, figure.statistic, settings), axis=1)
     table = [
-        (f"{i // figure.heads + 1}.{i % figure.heads + 1}", rounded(values[i]), rounded(low[i]), rounded(high[i]))
-        for i in np.argsort(values, kind="stable")
+        (f"{i // figure.heads + 1}.{i % figure.heads + 1}", *map(rounded, numbers[i]))
+        for i in np.argsort(numbers[:, 0], kind="stable")
     ]
     first, last = range(0, min(6, len(table)), 2), range(len(table) - 1, max(5, len(table) - 6), -2)
     ends = [*first, *last]  # every second one: names are wider than the gap between dots
     named = " : ".join(f"datum.value == {i} ? '{table[i][0]}'" for i in ends) + " : ''"
     names = alt.Axis(values=ends, labelExpr=named, labelAngle=-90, labelFlush=False, labelOverlap=False, grid=False)
-    base = _intervals([{"place": i, "head": row[0]} for i, row in enumerate(table)], table).encode(
+    base = _intervals(["place", "head"], [(i, *row) for i, row in enumerate(table)]).encode(
         x=alt.X("place:Q", title="head (layer.head)", axis=names, scale=alt.Scale(domain=[-1, len(table)], nice=False)),
         tooltip=["head:N", *_interval_tooltip(figure.unit)],
     )
@@ -128,9 +128,8 @@ def _(figure: RankedHeads, settings: JudgeParams, caption: str) -> Chart:
 def _(figure: LayerBars, settings: JudgeParams, caption: str) -> Chart:
     numbers = zip(*with_interval(figure.block, figure.statistic, settings), strict=True)
     table = [(i + 1, *map(rounded, row)) for i, row in enumerate(numbers)]
-    base = _intervals([{"layer": row[0]} for row in table], table).encode(
-        x=_ordinal("layer"), tooltip=["layer:O", *_interval_tooltip(figure.unit)]
-    )
+    tooltip = ["layer:O", *_interval_tooltip(figure.unit)]
+    base = _intervals(["layer"], table).encode(x=_ordinal("layer"), tooltip=tooltip)
     colour = alt.condition("datum.value > 0", alt.value(GAIN_COLOUR), alt.value(LOSS_COLOUR))
     chart = alt.layer(
         base.mark_bar().encode(y=alt.Y("value:Q", title=figure.unit), color=colour),
@@ -144,8 +143,7 @@ def _(figure: LayerBars, settings: JudgeParams, caption: str) -> Chart:
 def _(figure: Lines, settings: JudgeParams, caption: str) -> Chart:
     by_layer = figure.x == "layer"
     lines = {
-        name: {i + 1: y for i, y in enumerate(values)} if by_layer else dict(values)
-        for name, values in figure.lines.items()
+        name: dict(enumerate(values, start=1)) if by_layer else dict(values) for name, values in figure.lines.items()
     }
     points = [{"x": x, "name": name, "value": rounded(y)} for name, line in lines.items() for x, y in line.items()]
     scale = alt.Scale(domainMin=0) if figure.from_zero else alt.Scale(zero=False, nice=True)
@@ -184,11 +182,7 @@ def _(figure: Shares, settings: JudgeParams, caption: str) -> Chart:
     title = None if figure.row == "source" else figure.row
     base = _data(parts).encode(
         y=alt.Y("row:N", title=title, sort=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=240)),
-        tooltip=[
-            alt.Tooltip("row:N", title=figure.row),
-            "class:N",
-            alt.Tooltip("value:Q", title="percent of maps"),
-        ],
+        tooltip=[alt.Tooltip("row:N", title=figure.row), "class:N", alt.Tooltip("value:Q", title="percent of maps")],
     )
     extent = alt.X("from:Q", title="percent of maps", scale=alt.Scale(nice=False))
     chart = alt.layer(
@@ -231,9 +225,8 @@ def _(figure: HeadDistances, settings: JudgeParams, caption: str) -> Chart:
     """Plot each head as a point, as in figure 6 of Clark et al. (2019). The points are computed by `scaled`."""
     places, share = scaled(figure.distances)
     header = ("layer", "head", "x", "y")
-    table = [
-        (i // figure.heads + 1, i % figure.heads + 1, *map(rounded, place)) for i, place in enumerate(places.tolist())
-    ]
+    numbers = (divmod(i, figure.heads) for i in range(len(places)))
+    table = [(i + 1, j + 1, *map(rounded, place)) for (i, j), place in zip(numbers, places.tolist(), strict=True)]
     few = alt.Axis(tickCount=5)
     chart = (
         _data(dict(zip(header, row, strict=True)) for row in table)
@@ -281,12 +274,8 @@ def attention_maps(
         for head, weights in maps.items()
         for (i, j), weight in np.ndenumerate(weights)
     ]
-    words: dict[str, Any] = {
-        "labelExpr": "slice(datum.label, 4)",
-        "labelOverlap": False,
-        "domain": False,
-        "ticks": False,
-    }
+    words: dict[str, Any] = dict.fromkeys(("labelOverlap", "domain", "ticks"), False)
+    words["labelExpr"] = "slice(datum.label, 4)"
     several = len(maps) > 1
     cell = TILE_PIXELS if several else CELL_PIXELS
     chart = (
@@ -301,8 +290,8 @@ def attention_maps(
         .properties(width=alt.Step(cell), height=alt.Step(cell))
     )
     if several:
-        order = [f"head {head}" for head in maps]
-        chart = chart.facet(alt.Facet("head:N", title=None, sort=order), columns=TILE_COLUMNS)
+        heads = alt.Facet("head:N", title=None, sort=[f"head {head}" for head in maps])
+        chart = chart.facet(heads, columns=TILE_COLUMNS)
     return inline(chart.properties(title=title))
 
 
@@ -365,10 +354,9 @@ def _data(rows: Iterable[dict[str, Any]]) -> alt.Chart:
     return alt.Chart(alt.InlineData(values=list(rows)))
 
 
-def _intervals(places: Sequence[dict[str, Any]], table: Sequence[Sequence[Number]]) -> alt.Chart:
-    """Return chart data for rows whose last three entries are a value and the ends of its interval."""
-    ends = ("value", "low", "high")
-    return _data({**place, **dict(zip(ends, row[-3:], strict=True))} for place, row in zip(places, table, strict=True))
+def _intervals(names: Sequence[str], table: Sequence[Sequence[Number]]) -> alt.Chart:
+    """Return chart data for rows that end with a value and the ends of its interval, after entries with these names."""
+    return _data(dict(zip((*names, "value", "low", "high"), row, strict=True)) for row in table)
 
 
 def _ordinal(field: str, title: str = "") -> alt.X:
@@ -398,15 +386,11 @@ def _chart(chart: alt.TopLevelMixin, caption: str, header: tuple[str, ...], rows
 
 def as_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
     """Return a chart as a dict without the configuration that all charts of the page share."""
-    spec = chart.to_dict()
-    return {name: part for name, part in spec.items() if name not in ("$schema", "config")}
+    return {name: part for name, part in chart.to_dict().items() if name not in ("$schema", "config")}
 
 
 def svg(spec: dict[str, Any]) -> str:
-    """Render a Vega-Lite specification as SVG, reproducibly, in the colour of the surrounding text.
-
-    The specification's own configuration takes precedence. Ids are unique to the chart, so a page can have many charts.
-    """
+    """Render a specification as SVG, reproducibly, with ids unique to the chart. Its own configuration comes first."""
     with from_extra("vl-convert-python"):
         import vl_convert
 
