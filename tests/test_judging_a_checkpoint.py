@@ -10,7 +10,6 @@ from faults import PROCESSES, lasting, pytest_benchmarks
 
 import bertsecrets as bs
 from bertsecrets.cli.main import main
-from bertsecrets.errors import UserError
 from bertsecrets.jobs import pool
 from bertsecrets.models.locations import ModelRef
 
@@ -118,13 +117,6 @@ def test_a_bad_checkpoint_is_one_line_before_anything_is_judged(capsys, own, wit
     assert other[0] in told(capsys, *other[1:])
     assert other[0] in told(capsys, *other[1:], "--task", "rte", "--task", "mrpc")
     assert "the option `seeds` has no effect on a trained checkpoint" in line(own, "--seeds", 2)
-
-
-def test_options_that_say_nothing_together_are_refused_in_python_too(own):
-    with pytest.raises(UserError, match="^a checkpoint belongs to a single task: name the task"):
-        bs.RunOptions(checkpoint=own)
-    with pytest.raises(UserError, match="option `keep_checkpoints` has no effect on a trained checkpoint"):
-        bs.RunOptions(checkpoint=own, checkpoint_task="rte", keep_checkpoints="none")
 
 
 def test_pytest_judges_a_checkpoint(own, without_model, tmp_path, quick):

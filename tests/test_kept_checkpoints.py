@@ -15,7 +15,6 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.main import main
 from bertsecrets.errors import UserError
 from bertsecrets.models.locations import ModelRef
-from bertsecrets.options import RunOptions
 from bertsecrets.session import Session
 from bertsecrets.store.entries import read_manifest
 from bertsecrets.store.locks import in_use
@@ -124,11 +123,6 @@ def test_an_interrupted_block_keeps_its_checkpoints(store, tiny_glue, subject):
         session.measurement("scores", subject)
         raise KeyboardInterrupt
     assert checkpoint(session, subject)
-
-
-def test_an_unknown_value_is_refused():
-    with pytest.raises(UserError, match="unknown keep_checkpoints 'nonne': did you mean none"):
-        RunOptions(keep_checkpoints="nonne")
 
 
 # ---------------------------------------------------------------------- commands

@@ -126,6 +126,11 @@ def test_the_task_of_a_checkpoint_is_asked_for_once(session, runs, tiny_bert, ti
         ({"precision": 32}, "^precision must be text, not 32"),
         ({"precision": "half"}, "unknown precision 'half'"),
         ({"model": ""}, "the model's name is empty"),
+        ({"keep_checkpoints": "nonne"}, "unknown keep_checkpoints 'nonne': did you mean none"),
+        (
+            {"checkpoint": "x", "checkpoint_task": "rte", "keep_checkpoints": "none"},
+            "option `keep_checkpoints` has no effect on a trained checkpoint",
+        ),
         ({"offline": "no"}, "^offline must be true or false, not 'no'"),
         ({"model": TABLE}, "^model must be a name or path, not a DataFrame$"),
         ({"tasks": [TABLE]}, r"^tasks must be .* \(bertsecrets.Task\), not a DataFrame$"),
