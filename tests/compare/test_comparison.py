@@ -67,12 +67,17 @@ def test_a_side_equals_itself_exactly():
     assert "exactly equal" in drift_findings(comparison).text()
 
 
-def test_a_head_that_moves_beyond_its_seeds_is_named_with_its_deviation():
-    moved = np.zeros((LAYERS, HEADS))
-    moved[3, 6] = 0.9
-    before, after = attention(np.random.default_rng(0), 5), attention(np.random.default_rng(1), 5, moved=moved)
-    comparison = compare(side("a", before), side("b", after), SETTINGS)
-    (measure,) = comparison.measures
+@pytest.fixture(scope="module")
+def moved():
+    """A comparison of two sides with five seeds each, which differ in head 4.7."""
+    shift = np.zeros((LAYERS, HEADS))
+    shift[3, 6] = 0.9
+    before, after = attention(np.random.default_rng(0), 5), attention(np.random.default_rng(1), 5, moved=shift)
+    return compare(side("a<b>", before), side("b", after), SETTINGS)
+
+
+def test_a_head_that_moves_beyond_its_seeds_is_named_with_its_deviation(moved):
+    (measure,) = moved.measures
     assert measure.outcome == "drift"
     cls = measure.differences[0]
     assert np.argwhere(cls.drifted.reshape(cls.shape)).tolist() == [[3, 6]]
@@ -167,8 +172,7 @@ def test_missing_numbers_are_drift():
     one, two = (attention(np.random.default_rng(seed), 3) for seed in (0, 1))
     for of in two:
         of.samples["sep"][:, 2, 5] = np.nan
-    comparison = compare(side("a", one), side("b", two), SETTINGS)
-    (measure,) = comparison.measures
+    (measure,) = compare(side("a", one), side("b", two), SETTINGS).measures
     assert measure.outcome == "drift"
 
 
@@ -243,24 +247,19 @@ def test_of_heads_that_deviate_as_much_the_one_that_changed_most_is_named_first(
     assert "1.3: 0.5 -> 0.125 (no spread over seeds)" in drift_findings(comparison).tables[0].rows[0]
 
 
-def test_heads_are_items_of_a_list_marked_on_a_map_and_data():
-    moved = np.zeros((LAYERS, HEADS))
-    moved[3, 6] = 0.9
-    before, after = attention(np.random.default_rng(0), 5), attention(np.random.default_rng(1), 5, moved=moved)
-    comparison = compare(side("a<b>", before), side("b", after), SETTINGS)
-    findings = drift_findings(comparison)
+def test_heads_are_items_of_a_list_marked_on_a_map_and_data(moved):
+    findings = drift_findings(moved)
     assert "`from a<b> (5 seeds) to b" in findings.markdown()
     items = findings.markdown().splitlines()
     place = next(place for place, item in enumerate(items) if "has drifted" in item)
     assert items[place].startswith("- special-tokens on RTE")
     assert items[place + 1].startswith("  - attention to ")
-    maps = [figure for figure in findings.figures if "change of attention to [CLS]" in figure.caption]
-    (figure,) = maps
+    (figure,) = (figure for figure in findings.figures if "change of attention to [CLS]" in figure.caption)
     assert np.argwhere(figure.marked).tolist() == [[3, 6]]
     assert figure.values[3, 6] == pytest.approx(0.9, abs=0.1)
     page = comparison_page(findings)
     assert page.count("<svg ") == len(findings.figures)
     assert all(part in page for part in ("a&lt;b&gt;", "color-scheme: light dark", '<div class="scroll"'))
-    (quantity, _) = comparison.data["measures"][0]["quantities"]
+    (quantity, _) = moved.data["measures"][0]["quantities"]
     assert np.shape(quantity["deviations"]) == (LAYERS, HEADS)
     assert quantity["drifted"][3][6] is True
