@@ -209,9 +209,10 @@ class Session:
         if (checkpoint := self._judged_folder) is None or model is not None:
             configuration.open_config(self.ref(model or self.model))
             return
-        of_task, base = task_named(self.options.scope[0]), self.ref(self.model)
-        opening.check_base(checkpoint, of_task, base)
-        opening.open_checkpoint(checkpoint, of_task, base)  # reads all weights
+        of_task = task_named(self.options.scope[0])
+        opening.open_checkpoint_config(checkpoint, of_task)  # the folder may be missing
+        opening.check_base(checkpoint, of_task, self.ref(self.model))
+        opening.open_checkpoint(checkpoint, of_task, self.ref(self.model))  # reads all weights
 
     def eligibility(self, case: Case) -> Eligibility:
         """Return whether a case can be judged: whether its inputs are available, and whether it applies to the model.
@@ -441,10 +442,11 @@ class Session:
 
     def _refusal(self) -> str:
         """Return why the session's model cannot be trained, or "" if it can. Training uses a copy of the model."""
-        if "model" not in self._objects or self._objects["model"].storable:
+        held = self._objects.get("model")
+        if held is None or held.storable:
             return ""
         return (
-            f"{self._objects['model'].name} has hooks or code of its own, which a copy for fine-tuning "
+            f"{held.name} has hooks or code of its own, which a copy for fine-tuning "
             "would lose: fine-tune the model yourself, and give the fine-tuned model as the checkpoint"
         )
 
