@@ -128,8 +128,9 @@ def _(figure: RankedHeads, settings: JudgeParams, caption: str) -> Chart:
 def _(figure: LayerBars, settings: JudgeParams, caption: str) -> Chart:
     numbers = zip(*with_interval(figure.block, figure.statistic, settings), strict=True)
     table = [(i + 1, *map(rounded, row)) for i, row in enumerate(numbers)]
-    tooltip = ["layer:O", *_interval_tooltip(figure.unit)]
-    base = _intervals(["layer"], table).encode(x=_ordinal("layer"), tooltip=tooltip)
+    base = _intervals(["layer"], table).encode(
+        x=_ordinal("layer"), tooltip=["layer:O", *_interval_tooltip(figure.unit)]
+    )
     colour = alt.condition("datum.value > 0", alt.value(GAIN_COLOUR), alt.value(LOSS_COLOUR))
     chart = alt.layer(
         base.mark_bar().encode(y=alt.Y("value:Q", title=figure.unit), color=colour),
