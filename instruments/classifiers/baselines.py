@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import nn
 
 from bertsecrets.patterns.classes import CLASSES
-from instruments.classifiers.crossval import LabelledMaps, OnFeatures
+from instruments.classifiers.crossval import LabelledMaps, Trained, on_features
 from instruments.classifiers.fitting import regress
 from instruments.classifiers.quality import macro_f1_of_all
 
@@ -25,16 +25,13 @@ PENALTIES = (0.01, 0.1, 1.0)  # candidate inverse strengths of the L2 penalty
 RATE, BATCH = 1e-3, 64
 
 
-@dataclass(frozen=True)
-class LogisticFeatures:
-    """Softmax regression, with the penalty selected on inner folds that are grouped by head."""
+def logistic_features(train: LabelledMaps, seed: int) -> Trained:
+    """Train a softmax regression on all maps, with the penalty selected on inner folds that are grouped by head.
 
-    name: str = "features-logistic"
-
-    def fit(self, train: LabelledMaps, seed: int) -> OnFeatures:
-        """Select the penalty, then train on all maps. Classes missing from training get near-zero probability."""
-        scores = {c: _inner_score(train, c, seed) for c in PENALTIES}
-        return OnFeatures(regress(train.table, train.labels, max(scores, key=scores.__getitem__)).probabilities)
+    Classes missing from training get near-zero probability.
+    """
+    scores = {c: _inner_score(train, c, seed) for c in PENALTIES}
+    return on_features(regress(train.table, train.labels, max(scores, key=scores.__getitem__)).probabilities)
 
 
 def _inner_score(train: LabelledMaps, penalty: float, seed: int) -> float:
@@ -56,9 +53,8 @@ class PaperCnn:
     epochs: int = 80
     patience: int = 25
     canvas: int = 40
-    name: str = "paper-cnn"
 
-    def fit(self, train: LabelledMaps, seed: int) -> "TrainedCnn":
+    def fit(self, train: LabelledMaps, seed: int) -> Trained:
         """Train on 80 % of the maps and return the network from the epoch with the best macro-F1 on the other 20 %."""
         torch.manual_seed(seed)
         model = network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -81,19 +77,7 @@ class PaperCnn:
             if since >= self.patience:
                 break
         model.load_state_dict(best)
-        return TrainedCnn(model, self.canvas)
-
-
-@dataclass(frozen=True)
-class TrainedCnn:
-    """The trained CNN."""
-
-    model: nn.Module
-    canvas: int
-
-    def probabilities(self, data: LabelledMaps) -> Float[np.ndarray, "maps classes"]:
-        """Return class probabilities."""
-        return _run(self.model, canvases(data.maps, self.canvas)).softmax(1).numpy()
+        return lambda data: _run(model, canvases(data.maps, self.canvas)).softmax(1).numpy()
 
 
 def network() -> nn.Sequential:

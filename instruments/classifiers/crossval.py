@@ -6,7 +6,7 @@ folds. Hyperparameters (penalty, epoch, temperature) are selected by nested cros
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -99,35 +99,13 @@ def _places(maps: MapSet) -> Int[np.ndarray, " maps"]:
     return np.array([CLASSES.index(label or "") for label in maps.settled().labels])
 
 
-@runtime_checkable
-class Trained(Protocol):
-    """A trained classifier."""
-
-    def probabilities(self, data: LabelledMaps) -> Float[np.ndarray, "maps classes"]:
-        """Return the class probabilities of maps."""
+Trained = Callable[[LabelledMaps], np.ndarray]  # a classifier, which returns class probabilities [maps, classes]
+Method = Callable[[LabelledMaps, int], Trained]  # trains only on these maps, deterministically for a given seed
 
 
-@runtime_checkable
-class Method(Protocol):
-    """A method for training a classifier."""
-
-    @property
-    def name(self) -> str:
-        """The name of the method in reports."""
-
-    def fit(self, train: LabelledMaps, seed: int) -> Trained:
-        """Return a classifier trained only on these maps. Training is deterministic for a given seed."""
-
-
-@dataclass(frozen=True)
-class OnFeatures:
-    """A trained classifier that uses only map features."""
-
-    of_features: Callable[[torch.Tensor], torch.Tensor]
-
-    def probabilities(self, data: LabelledMaps) -> Float[np.ndarray, "maps classes"]:
-        """Return the class probabilities of maps."""
-        return self.of_features(torch.from_numpy(data.table)).numpy()
+def on_features(of_features: Callable[[torch.Tensor], torch.Tensor]) -> Trained:
+    """Return a classifier that uses only map features."""
+    return lambda data: of_features(torch.from_numpy(data.table)).numpy()
 
 
 @dataclass(frozen=True)
@@ -153,7 +131,7 @@ def held_out(
     method: Method,
     data: LabelledMaps,
     seed: int,
-    progress: Callable[[str], Any] | None = None,
+    progress: Callable[[str], Any] = lambda line: None,
     *,
     unsure: LabelledMaps | None = None,
 ) -> HeldOut:
@@ -168,7 +146,6 @@ def held_out(
         if unsure is not None:
             others = np.flatnonzero(~np.isin(unsure.groups, data.groups[held]))
             train = train.joined(unsure.to_learn(others))
-        probabilities[held] = method.fit(train, seed).probabilities(data.take(held))
-        if progress:
-            progress(f"{method.name}: fold {number} of {FOLDS}")
+        probabilities[held] = method(train, seed)(data.take(held))
+        progress(f"fold {number} of {FOLDS}")
     return HeldOut(data.labels, data.groups, data.agreed, probabilities)

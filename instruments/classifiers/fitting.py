@@ -4,7 +4,7 @@ Both models are fitted with scikit-learn and converted to plain tensors.
 """
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from bertsecrets.errors import from_extra
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import PROBABILITY_FLOOR, PatternClassifier
 from bertsecrets.patterns.estimators import LEAF, Softmax, Trees
-from instruments.classifiers.crossval import LabelledMaps, OnFeatures
+from instruments.classifiers.crossval import LabelledMaps, Trained, on_features
 
 ABSENT = -30.0  # logit of classes that do not occur in the training data
 
@@ -33,15 +33,9 @@ INNER_FOLDS = 4
 TEMPERATURES = np.geomspace(0.3, 3, 47)
 
 
-@dataclass(frozen=True)
-class TreesAndRegression:
-    """The training method of the shipped classifier, for comparison with others."""
-
-    name: str = "bertsecrets"
-
-    def fit(self, train: LabelledMaps, seed: int) -> OnFeatures:
-        """Train a classifier on all maps."""
-        return OnFeatures(fit_classifier(train, seed).of_features)
+def trees_and_regression(train: LabelledMaps, seed: int) -> Trained:
+    """Train like the shipped classifier, for comparison with other methods."""
+    return on_features(fit_classifier(train, seed).of_features)
 
 
 def fit_classifier(train: LabelledMaps, seed: int) -> PatternClassifier:

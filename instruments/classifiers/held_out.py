@@ -11,7 +11,7 @@ from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.store.files import digest
 from bertsecrets.texts.metrics import macro_f1
-from instruments.annotation.map_set import Labels, MapSet, fingerprint, own_maps, read_plain_words, under
+from instruments.annotation.map_set import Labels, MapSet, fingerprint, read_plain_words, under
 from instruments.classifiers.crossval import HeldOut, LabelledMaps
 from instruments.classifiers.quality import confusion
 
@@ -61,14 +61,9 @@ def open_read(folder: Path) -> dict[str, ReadMaps]:
     return read
 
 
-def annotations_fingerprint(folder: Path | None = None) -> str:
-    """Return a digest of the maps, groups and labels in a folder, by default the folder of the suite's own maps.
-
-    Raises:
-        MissingError: the suite's own maps are missing.
-    """
-    chosen = folder or own_maps()
-    maps, labels = MapSet.load(chosen), read_plain_words(chosen)
+def annotations_fingerprint(folder: Path) -> str:
+    """Return a digest of the maps, groups and labels in a folder."""
+    maps, labels = MapSet.load(folder), read_plain_words(folder)
     sets = [under(maps, labels, reading, unsure=unsure) for reading in READINGS for unsure in (False, True)]
     return digest([labels, *map(fingerprint, sets)])
 

@@ -1,6 +1,6 @@
 """Features of sets of maps, for training and evaluation."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -9,11 +9,15 @@ from jaxtyping import Float
 from bertsecrets.patterns.features.feature_table import feature_names, features
 from bertsecrets.patterns.map_stack import MapStack
 
+BATCH = 64  # maps
+
 
 def feature_table(maps: Sequence[np.ndarray], boundary: Sequence[int]) -> Float[np.ndarray, "maps features"]:
     """Return the features of maps, computed in batches of similar length."""
     table = np.empty((len(maps), len(feature_names())), dtype=np.float32)
-    for places in by_length([len(values) for values in maps]):
+    by_length = np.argsort([len(values) for values in maps], kind="stable")
+    for start in range(0, len(maps), BATCH):
+        places = by_length[start : start + BATCH]
         part = stack_maps([maps[i] for i in places], [boundary[i] for i in places])
         table[places] = features(part).numpy()
     return table
@@ -34,14 +38,3 @@ def stack_maps(maps: Sequence[Float[np.ndarray, "_ _"]], boundary: Sequence[int]
         rows = torch.from_numpy(np.asarray(values, dtype=np.float32))
         place[: len(values), : len(values)] = rows / rows.sum(-1, keepdim=True).clamp(min=1e-12)
     return MapStack(padded, lengths, torch.tensor(list(boundary), dtype=torch.long))
-
-
-def by_length(lengths: Sequence[int], step: int = 64) -> Iterator[np.ndarray]:
-    """Yield batches of `step` map indices, sorted by length to minimise padding.
-
-    >>> [places.tolist() for places in by_length([5, 2, 9, 3], step=2)]
-    [[1, 3], [0, 2]]
-    """
-    order = np.argsort(np.asarray(lengths), kind="stable")
-    for start in range(0, len(order), step):
-        yield order[start : start + step]

@@ -1,6 +1,7 @@
 """Comparison of classifiers on the same held-out heads. Intervals resample heads, because a head's maps are similar."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,10 +81,10 @@ def _resampled_sums(parts: Float[np.ndarray, " heads *rest"], seed: int) -> Floa
 
 
 def compare(
-    methods: Sequence[Method],
+    methods: Mapping[str, Method],
     data: LabelledMaps,
     seed: int,
-    progress: Callable[[str], Any] | None = None,
+    progress: Callable[[str, str], Any] = lambda method, line: None,
     *,
     unsure: LabelledMaps | None = None,
 ) -> tuple[dict[str, Any], dict[str, HeldOut]]:
@@ -95,8 +96,10 @@ def compare(
     Returns:
         The metrics of all methods, and their predictions by name.
     """
-    judged = {method.name: held_out(method, data, seed, progress, unsure=unsure) for method in methods}
-    first = methods[0].name
+    judged = {
+        name: held_out(method, data, seed, partial(progress, name), unsure=unsure) for name, method in methods.items()
+    }
+    first = next(iter(judged))
     figures = {
         "classifiers": {name: quality(own, seed) for name, own in judged.items()},
         "advantage": {name: advantage(judged[first], own, seed) for name, own in judged.items() if name != first},

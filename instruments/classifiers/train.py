@@ -8,6 +8,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,14 @@ from bertsecrets.texts.metrics import macro_f1
 from instruments.annotation.agreement import label_agreement, reader_shares, set_agreement
 from instruments.annotation.map_set import HELD_OUT_READERS, UNSEEN, MapSet, PatternMap, shards
 from instruments.classifiers.audit import audit_shares
-from instruments.classifiers.baselines import LogisticFeatures, PaperCnn
-from instruments.classifiers.crossval import FOLDS, HeldOut, LabelledMaps, Method, OnFeatures
-from instruments.classifiers.fitting import TreesAndRegression, fit_classifier
+from instruments.classifiers.baselines import PaperCnn, logistic_features
+from instruments.classifiers.crossval import FOLDS, HeldOut, LabelledMaps, Method, on_features
+from instruments.classifiers.fitting import fit_classifier, trees_and_regression
 from instruments.classifiers.held_out import SEED, ReadMaps, annotations_fingerprint, open_read, readers_quality
 from instruments.classifiers.quality import compare, confusion
 
+OURS = "bertsecrets"  # name of the shipped classifier in reports
+METHODS: dict[str, Method] = {OURS: trees_and_regression, "features-logistic": logistic_features}
 OUTSIDE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
@@ -53,7 +56,7 @@ def train_patterns(
     data: Path,
     output: Path,
     cnn: PaperCnn | None = None,
-    progress: Callable[[str], Any] | None = None,
+    progress: Callable[[str], Any] = lambda line: None,
     *,
     outside: Mapping[str, Path] | None = None,
 ) -> dict[str, Any]:
@@ -83,7 +86,7 @@ def train_patterns(
             "readings": {
                 name: _train(name, read, unseen.get(name), made, cnn, progress) for name, read in sets.items()
             },
-            "cnn": {"epochs": cnn.epochs, "patience": cnn.patience, "canvas": cnn.canvas} if cnn else None,
+            "cnn": asdict(cnn) if cnn else None,
             "folds": FOLDS,
             "seed": SEED,
             "data": annotations_fingerprint(data),
@@ -110,13 +113,17 @@ def _train(
     unseen: ReadMaps | None,
     made: Path,
     cnn: PaperCnn | None,
-    progress: Callable[[str], Any] | None,
+    progress: Callable[[str], Any],
 ) -> dict[str, Any]:
     """Evaluate and train the classifier for a reading. Returns its part of the report."""
-    ours, maps, pictures, unsure = TreesAndRegression(), read.maps, read.pictures, read.unsure_maps()
-    methods: list[Method] = [ours, LogisticFeatures(), *([cnn] if cnn else [])]
-    said = (lambda line: progress(f"{reading}, {line}")) if progress else None
-    figures, judged = compare(methods, maps, SEED, said, unsure=unsure)
+    maps, unsure = read.maps, read.unsure_maps()
+    methods = METHODS | ({"paper-cnn": cnn.fit} if cnn else {})
+
+    def named(method: str, line: str) -> None:
+        progress(f"{reading}, {method}: {line}")
+
+    figures, by_method = compare(methods, maps, SEED, named, unsure=unsure)
+    judged = by_method[OURS]
     began = time.monotonic()
     train = maps if unsure is None else maps.joined(unsure)
     classifier = fit_classifier(train.to_learn(), SEED)
@@ -125,16 +132,16 @@ def _train(
     classifier.save(path)
     return {
         **figures,
-        "readers": _readers(read, judged[ours.name]),
+        "readers": _readers(read, judged),
         "classes": {name: int((maps.labels == i).sum()) for i, name in enumerate(CLASSES)},
         "maps": len(maps),
         "unsure_maps": len(read.unsure),
-        "models": _by_model(read, judged[ours.name]),
-        "shares": _audit(judged[ours.name], pictures),
+        "models": _by_model(read, judged),
+        "shares": _audit(judged, read.pictures),
         "heads": len(set(maps.groups.tolist())),
         "temperature": classifier.temperature,
         "weights_sha256": file_sha256(path),
-        "held_out": _held_out_rows(read, judged[ours.name]),
+        "held_out": _held_out_rows(read, judged),
         **({"unseen_confusion": unseen_confusion(classifier, unseen)} if unseen else {}),
         "seconds": {"train": round(seconds, 1)},
     }
@@ -194,7 +201,7 @@ def _audit(judged: HeldOut, maps: MapSet) -> dict[str, Any]:
 
 def unseen_confusion(classifier: PatternClassifier, unseen: ReadMaps) -> list[list[int]]:
     """Return the confusion matrix [true, predicted] of a classifier on an encoder not used for training."""
-    predicted = OnFeatures(classifier.of_features).probabilities(unseen.maps).argmax(1)
+    predicted = on_features(classifier.of_features)(unseen.maps).argmax(1)
     return confusion(unseen.maps.labels, predicted).astype(int).tolist()
 
 
@@ -236,8 +243,8 @@ def left_out_errors(read: ReadMaps) -> dict[str, list[float]]:
     for name in names:
         own = np.flatnonzero(models == name)
         train, unsure = read.maps.take(np.flatnonzero(models != name)), read.unsure_maps(without=name)
-        classifier = TreesAndRegression().fit((train.joined(unsure) if unsure else train).to_learn(), SEED)
-        off = labels[own] - classifier.probabilities(read.maps.take(own))
+        classifier = trees_and_regression((train.joined(unsure) if unsure else train).to_learn(), SEED)
+        off = labels[own] - classifier(read.maps.take(own))
         errors[name] = np.round(by_head(off, heads[own]).mean(0), 4).tolist()
     return errors
 
