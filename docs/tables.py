@@ -9,7 +9,8 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -48,6 +49,7 @@ DOCS = Path(__file__).parent
 PAGES = (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md")))
 RANDOM_MODEL = "./bert-base-random"  # in expected/evidence
 END = "<!-- end -->"
+_table = partial(table, form="markdown")
 VERSIONS = {str(case): case.claim.version for case in cases()}
 MARKER = r"<!-- table: (?P<name>\w+)(?P<arguments>(?: [\w-]+)*) -->"
 PLACE = re.compile(rf"^(?P<marker>{MARKER})(?:\n(?:(?!<!-- table: ).*\n)*?{END})?$", re.M)
@@ -87,7 +89,7 @@ def _measure(name: str) -> str:
         + ("a task" if measure.on_task else "the bare encoder" if measure.reads_model else "the suite itself")
         + "." + (" Part of `measure all`." if measure.common else ""),
         *([f"Needs: {' '.join(needs)}"] if needs else []),
-        *([f"Options: {options}. {_rest(measure.Options) if own else ''}"] if options else []),
+        *([f"Options: {options}. {inspect.getdoc(measure.Options) if own else ''}"] if options else []),
         *inspect.cleandoc(type(measure).__doc__ or "").split("\n\n"),
     ]  # fmt: skip
     return f"### {name}\n\n" + "\n".join(f"- {' '.join(fact.split())}" for fact in facts) + "\n"
@@ -125,16 +127,8 @@ def prospects() -> str:
         )
         for name, one in found.cases.items()
     ]
-    header = (
-        "case",
-        *(f"`--seeds {name}`" for name in PROCEDURES),
-        "R of auto, 95 %",
-        "seeds",
-        "worlds",
-        "rows",
-        "made",
-    )
-    return _table(header, rows)
+    seeds = (f"`--seeds {name}`" for name in PROCEDURES)
+    return _table(("case", *seeds, "R of auto, 95 %", "seeds", "worlds", "rows", "made"), rows)
 
 
 def errors() -> str:
@@ -179,13 +173,7 @@ def statements(section: str) -> str:
 def claims(family: str) -> str:
     """Return a row for every claim of a family: statement, quantity, expectation, published figures."""
     rows = [
-        (
-            claim.name,
-            claim.statement,
-            f"`{claim.quantity}`",
-            _expected(claim),
-            _published(claim),
-        )
+        (claim.name, claim.statement, f"`{claim.quantity}`", _expected(claim), _published(claim))
         for claim in load_claims()
         if claim.id.startswith(family)
     ]
@@ -378,10 +366,6 @@ def _first_line(of: object) -> str:
     return (inspect.getdoc(of) or "").split("\n")[0]
 
 
-def _rest(of: object) -> str:
-    return " ".join((inspect.getdoc(of) or "").split())
-
-
 def ratios(name: str = "speed") -> str:
     """Return a row for every recorded ratio of the speed benchmarks, by default those on a CPU."""
     rows = [
@@ -421,32 +405,12 @@ def _speed(name: str = "speed") -> dict[str, Any]:
     return json.loads((project_path("expected") / "evidence" / f"{name}.json").read_text())
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return table(header, rows, "markdown")
-
-
 TABLES: dict[str, Callable[..., str]] = {
-    "measures": measures,
-    "quantities": quantities,
-    "prospects": prospects,
-    "headlines": headlines,
-    "errors": errors,
-    "assumptions": assumptions,
-    "reasons": reasons,
-    "statements": statements,
-    "claims": claims,
-    "options": options,
-    "commands": commands,
-    "instruments": instruments,
-    "fields": fields,
-    "models": models,
-    "observed": observed,
-    "random_column": random_column,
-    "kinds": kinds,
-    "damages": damages,
-    "ratios": ratios,
-    "growth": growth,
-    "machine": machine,
+    made.__name__: made
+    for made in (
+        *(measures, quantities, prospects, headlines, errors, assumptions, reasons, statements, claims, options),
+        *(commands, instruments, fields, models, observed, random_column, kinds, damages, ratios, growth, machine),
+    )
 }
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from pages import DOCS, PROJECT, Block, all_blocks, blocks, pages, program, run_options
 
+from bertsecrets.benchmarks.pytest_options import RUN_OPTIONS
 from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.loading import ADDED_FIELDS, find_cases, load_claims
 from bertsecrets.claims.quantities import QUANTITIES
@@ -17,18 +18,16 @@ from bertsecrets.claims.schema import Claim
 from bertsecrets.cli.main import build_parser, main
 from bertsecrets.compare.changes import read_verdicts_file
 from bertsecrets.measures.registry import measure_names
-from bertsecrets.options import PARSING
+from bertsecrets.options import flag
 from bertsecrets.report.explanation import statements
 from bertsecrets.texts.own_tasks import read_task_file
 from instruments.__main__ import build_parser as build_instruments
 
 SHELL = ("sh", "bash", "console", "")
-OWN = [f"--{name.replace('_', '-')}" for name in PARSING]
-# Options for pytest only: its own and those of the benchmarks.
+OWN = [flag(name) for name in RUN_OPTIONS]
+# Options of pytest and its plugins.
 PYTESTS = ["-k", "-m", "-rs", "--pyargs", "--collect-only", "--junitxml", "--benchmark-json"]
 PYTESTS += ["--benchmark-autosave", "--benchmark-compare", "--benchmark-compare-fail", "--benchmark-only"]
-PYTESTS += ["--jobs", "--checkpoint", "--task", "--against", "--report", "--examples"]
-PYTESTS += ["--baseline", "--update-baseline"]
 COMMANDS = [(block, command) for block in all_blocks(*SHELL) for command in block.commands]
 # Options of these and of Docker that pages mention.
 OF_CONTAINERS = {"--volume", "--userns", "--user", "--gpus"}
@@ -149,7 +148,7 @@ def test_every_option_that_a_page_names_exists():
             name for code in re.findall(r"`([^`]+)`", prose) for name in re.findall(r"(?<!\S)--[a-z][a-z-]+", code)
         }
         if page.name not in ("data-card.md",):  # it mentions DVC options
-            assert named - known - {"--strict-verdicts", "--remote", *OF_CONTAINERS} == set(), page
+            assert named - known - {"--remote", *OF_CONTAINERS} == set(), page
 
 
 # ---------------------------------------------------------------------- Python and YAML

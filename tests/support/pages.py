@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from bertsecrets.options import PARSING
+from bertsecrets.benchmarks.pytest_options import RUN_OPTIONS
+from bertsecrets.options import flag
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
@@ -47,10 +48,10 @@ def program(place: str) -> ModuleType:
 
 
 def run_options() -> argparse.ArgumentParser:
-    """Return a parser of the options that pytest shares with the commands."""
+    """Return a parser of the options that the benchmarks add to pytest."""
     parser = argparse.ArgumentParser(exit_on_error=False)
-    for name, parsing in PARSING.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", **parsing)
+    for name, parsing in RUN_OPTIONS.items():
+        parser.add_argument(flag(name), **parsing)
     return parser
 
 
