@@ -1,6 +1,5 @@
 """Simulated answers of models, for scores, and for scores with heads or layers disabled."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,10 +11,8 @@ from bertsecrets.texts.published import p20_score
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Subject
 from instruments.calibration import truth
-from instruments.calibration.worlds import PAPER, SimulatedModel, simulates
+from instruments.calibration.worlds import PAPER, Made, Options, SimulatedModel, simulates
 
-Result = tuple[dict[str, Any], dict[str, np.ndarray], int]
-Options = Mapping[str, Any]
 FLIPPED = 0.001  # fraction of an answer's variance due to disabling a head, which flips about 1 % of the answers
 OTHER = 0.5  # fraction due to a different initialisation
 CASED = 0.001  # fraction due to a different tokenization
@@ -42,14 +39,14 @@ class Exam:
         rng = model.rng("exam", task)
         count = model.answer_rows(task) if model.noise else EXACT_ROWS
         wrong = model.rng("labels", task).random(count) < model.world.mislabelled
-
         if TASKS[task].regression:
-            exam = cls(task, 2.5 + rng.normal(size=count), rng.normal(size=count), wrong)
-            return exam if model.random_rows else exam.evenly()
-        counts = np.array(list(TASKS[task].dev_counts.values()))
-        edges = np.round(count * counts.cumsum() / counts.sum())
-        target = np.searchsorted(edges, np.arange(count), side="right").clip(max=len(counts) - 1)
-        exam = cls(task, rng.permutation(target).astype(np.int8), rng.normal(size=count), wrong)
+            target = 2.5 + rng.normal(size=count)
+        else:
+            counts = np.array(list(TASKS[task].dev_counts.values()))
+            edges = np.round(count * counts.cumsum() / counts.sum())
+            in_order = np.searchsorted(edges, np.arange(count), side="right").clip(max=len(counts) - 1)
+            target = rng.permutation(in_order).astype(np.int8)
+        exam = cls(task, target, rng.normal(size=count), wrong)
         return exam if model.random_rows else exam.evenly()
 
     def evenly(self) -> "Exam":
@@ -167,7 +164,7 @@ class Exam:
 
 
 @simulates("scores")
-def scores(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+def scores(model: SimulatedModel, subject: Subject, options: Options) -> Made:
     """Return the answers of a model, with cased tokenization if `options` include it."""
     task, initialisation, setting = subject.task, subject.initialisation, model.setting
     exam = Exam.of(model, task)
@@ -206,7 +203,7 @@ def score_level(model: SimulatedModel, subject: Subject, exam: Exam) -> float:
     published, worse = truth.score(subject.task, subject.initialisation), model.world.worse
     if subject.initialisation == "pretrained":
         published = published if model.world.score is None else model.world.score
-    counterpart = published - 40 if model.setting.against == "lowered" else truth.nothing_score(subject.task)
+    counterpart = published - 40 if model.setting.against == "lowered" else truth.score(subject.task, "pretrained")
     level = model.setting.mix((published, counterpart))
     if subject.initialisation != "pretrained" or subject.seed >= PAPER or not worse:
         return level
@@ -221,7 +218,7 @@ def _of_seed(model: SimulatedModel, subject: Subject, name: str, scale: float) -
 
 
 @simulates("head-ablation")
-def head_ablation(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+def head_ablation(model: SimulatedModel, subject: Subject, options: Options) -> Made:
     """Return the answers with each head disabled, or with all heads of all layers disabled."""
     task = subject.task
     if options.get("heads") == "all":
@@ -242,12 +239,12 @@ def head_ablation(model: SimulatedModel, subject: Subject, options: Options) -> 
 
 
 @simulates("layer-ablation")
-def layer_ablation(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+def layer_ablation(model: SimulatedModel, subject: Subject, options: Options) -> Made:
     """Return the answers with each layer disabled."""
     return _ablation(model, subject, "layer-ablation")
 
 
-def _ablation(model: SimulatedModel, subject: Subject, measure: str) -> Result:
+def _ablation(model: SimulatedModel, subject: Subject, measure: str) -> Made:
     """Return answers with each head or layer disabled."""
     task = subject.task
     together, single = truth.gain_spread(task, measure)

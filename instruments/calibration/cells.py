@@ -132,9 +132,10 @@ class Rates:
         """Return the fraction of worlds with an outcome."""
         return self.number([outcome], procedure) / self.cell.worlds
 
-    def seeds(self, procedure: str = "auto") -> float:
-        """Return the mean number of seeds."""
-        return round(self.counts.seeds[procedure] / self.cell.worlds, 3)
+    @property
+    def seeds(self) -> float:
+        """The mean number of seeds of `auto`."""
+        return round(self.counts.seeds["auto"] / self.cell.worlds, 3)
 
     @property
     def examples_interval(self) -> list[float] | None:
@@ -146,18 +147,6 @@ class Rates:
     def digest(self) -> str:
         """A digest of all verdicts of `auto`."""
         return _digest(self.counts.seen)
-
-
-def count(cell: Cell) -> Rates:
-    """Return the rates of verdicts in a cell's worlds, which are deterministic for a given cell."""
-    case = find_case(cell.case)
-    return rates(cell, [counts for block in cell.blocks for counts in count_blocks([block]).values()], case)
-
-
-def rates(cell: Cell, counts: Sequence[Counts], case: Case) -> Rates:
-    """Return the rates of a cell from the counts of its blocks."""
-    whole = sum(counts, Counts())
-    return Rates(cell, holds(case, whole.truth), whole)
 
 
 @cache
@@ -247,6 +236,7 @@ def number_of_worlds(world: World, task_name: str) -> int:
     return MANY_WORLDS if task_name in MANY_ON else FEW_WORLDS
 
 
+@cache
 def code(case: str) -> str:
     """Return a digest of the code and the claim on which the verdicts on a simulated case depend."""
     claim = find_case(case).claim
@@ -262,20 +252,17 @@ def stored_counts(file: Path) -> dict[Block, Counts]:
         try:
             data = json.loads(line)
             block = Block(Cell(**data["cell"]), data["first"])
-            if data["code"] == _code(block.cell.case):
+            if data["code"] == code(block.cell.case):
                 counted[block] = Counts.from_json(data)
         except (ValueError, TypeError, KeyError, UserError):  # the line is incomplete, or from an earlier version
             continue
     return counted
 
 
-_code = cache(code)
-
-
 def count_all(
     cells: Sequence[Cell], jobs: int, file: Path | None = None, advance: Callable[[int], Any] = lambda blocks: None
 ) -> list[Rates]:
-    """Return the rates of all cells, either read from a file or counted by several processes.
+    """Return the rates of all cells, either read from a file or counted by several processes, always the same.
 
     Args:
         file: File of finished blocks. New blocks are appended, so that a killed run can be resumed, and a longer run
@@ -293,11 +280,15 @@ def count_all(
                 appended.write("".join(lines))
         advance(len(finished))
     complete = [cell for cell in cells if all(block in counted for block in cell.blocks)]
-    return [rates(cell, [counted[block] for block in cell.blocks], find_case(cell.case)) for cell in complete]
+    sums = [sum((counted[block] for block in cell.blocks), Counts()) for cell in complete]
+    return [
+        Rates(cell, holds(find_case(cell.case), counts.truth), counts)
+        for cell, counts in zip(complete, sums, strict=True)
+    ]
 
 
 def _line(block: Block, counts: Counts) -> str:
-    data = {"code": _code(block.cell.case), **asdict(block), **vars(counts)}
+    data = {"code": code(block.cell.case), **asdict(block), **vars(counts)}
     return f"{json.dumps(data)}\n"
 
 

@@ -1,7 +1,7 @@
 """Assumptions of the simulated model, and checks against measured models in `expected/evidence`."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -138,26 +138,6 @@ ASSUMPTIONS = (
 )
 
 
-@dataclass(frozen=True)
-class Spread:
-    """How much a case's quantity differs between the seeds of a measured model, and of the simulated model.
-
-    Args:
-        measured: Standard deviation over the seeds of the measured model, as the root mean square over parts.
-        simulated: Standard deviation over the seeds of the simulated model as published.
-    """
-
-    model: str
-    case: Case
-    measured: float
-    simulated: float
-
-    @property
-    def ratio(self) -> float:
-        """The measured spread relative to the simulated spread."""
-        return self.measured / self.simulated
-
-
 @cache
 def on_record() -> Mapping[tuple[str, str], VerdictData]:
     """Return the newest verdict on each model and case in `expected/evidence`."""
@@ -166,17 +146,23 @@ def on_record() -> Mapping[tuple[str, str], VerdictData]:
     return {(run.model, verdict.id): verdict for run in runs for verdict in run.verdicts}
 
 
-def spreads() -> Iterator[Spread]:
-    """Yield the spread of every simulated case that was measured on several seeds of a pretrained model."""
+@cache
+def spread_ratios() -> list[tuple[str, float]]:
+    """Return the quantity of every simulated case that was measured on several seeds of a pretrained model.
+
+    With each comes its measured spread over seeds, relative to the spread of the simulated model as published.
+    """
     every = (case for case in cases() if case.claim.family in "ACDEFG" and not case.claim.on_request)
     comparable = {str(case): case for case in every if case.claim.quantity not in NOT_COMPARABLE and reads_model(case)}
     worlds = [SimulatedModel(find_world("as-published"), Setting(), 1, place) for place in range(SIMULATED_WORLDS)]
+    ratios = []
     for (model, name), verdict in on_record().items():
         if model not in LEARNED or name not in comparable or len(verdict.by_seed) < FEWEST:
             continue
         measured = _spread(np.array(verdict.by_seed, dtype=float))
-        if measured and (own := over_seeds(comparable[name], worlds)):
-            yield Spread(model, comparable[name], measured, own)
+        if measured and (simulated := over_seeds(comparable[name], worlds)):
+            ratios.append((comparable[name].claim.quantity, measured / simulated))
+    return ratios
 
 
 def over_seeds(case: Case, worlds: Sequence[SimulatedModel]) -> float | None:
@@ -203,19 +189,12 @@ def _spread(by_seed: np.ndarray) -> float | None:
 def _spreads_of(*measures: str) -> list[str]:
     """Return the quantities of some measures whose assumed spread is off by more than `LARGEST_FACTOR`."""
     logs: dict[str, list[float]] = {}
-    for spread in all_spreads():
-        quantity = QUANTITIES[spread.case.claim.quantity]
-        if next(iter(quantity.needs.values())).measure in measures:
-            logs.setdefault(quantity.name, []).append(float(np.log(spread.ratio)))
+    for quantity, ratio in spread_ratios():
+        if next(iter(QUANTITIES[quantity].needs.values())).measure in measures:
+            logs.setdefault(quantity, []).append(float(np.log(ratio)))
     factors = {name: float(np.exp(np.mean(of))) for name, of in logs.items()}
     most = LARGEST_FACTOR
     return [f"{name}: {factor:.2f} times" for name, factor in factors.items() if not 1 / most < factor < most]
-
-
-@cache
-def all_spreads() -> tuple[Spread, ...]:
-    """Return all spreads, computed once."""
-    return tuple(spreads())
 
 
 def _constant_answers() -> list[str]:

@@ -1,7 +1,7 @@
 """The rates of false verdicts, by kind of world, and tests of whether a rate significantly exceeds the bound."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -80,13 +80,9 @@ class FalseVerdicts:
     number: int
     exceeds: bool
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the false verdicts as data for the file of error rates."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "FalseVerdicts":
-        """Return the false verdicts that `as_json` turned into data."""
+        """Return the false verdicts in a line of the file of error rates."""
         return cls(**{**data, "cell": Cell(**data["cell"])})
 
     @property

@@ -1,6 +1,5 @@
 """Simulated measurements of attention maps."""
 
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -15,23 +14,21 @@ from bertsecrets.texts.published import FRAME_DIGEST, FRAME_SENTENCES, published
 from bertsecrets.types import Subject
 from instruments.calibration import truth
 from instruments.calibration.truth import LAST, SHAPE
-from instruments.calibration.worlds import SimulatedModel, simulates
+from instruments.calibration.worlds import Made, Options, SimulatedModel, simulates
 
-Result = tuple[dict[str, Any], dict[str, np.ndarray], int]
-Options = Mapping[str, Any]
 CHANGE, ATTENTION, ROW = 0.1, 0.08, 0.1  # standard deviations over examples
-PRESENT = {"noun": 0.98, "verb": 0.95, "pronoun": 0.5, "subject": 0.85, "object": 0.7, "negation": 0.2}
 RELATIONS = {"noun_pronoun": 0.5, "pronoun_noun": 0.5, "verb_subject": 0.85, "subject_verb": 0.85}
+PRESENT = {"noun": 0.98, "verb": 0.95, "pronoun": 0.5, "subject": 0.85, "object": 0.7, "negation": 0.2, **RELATIONS}
 CLASS_SPREAD, STEADY_SPREAD = 0.035, 0.01  # over seeds; the former is multiplied by the root of a class's share
 DIAGONAL_SPREAD, SPECIAL_SPREAD, SEP_SPREAD = 0.05, 0.03, 0.008  # the latter two on RTE
 
 
-def _with_means(samples: dict[str, np.ndarray]) -> Result:
+def _with_means(samples: dict[str, np.ndarray]) -> Made:
     return dict(mean_over_present(samples)), samples, len(next(iter(samples.values())))
 
 
 @simulates("attention-change")
-def change(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+def change(model: SimulatedModel, subject: Subject, options: Options) -> Made:
     """Return the similarity of each map to the pretrained map. Cropped maps, without padding, change less."""
     pair = truth.similarity(subject.task, model.setting.against)
     scales = (np.where(LAST, 0.03, 0.012), 0.04)
@@ -79,7 +76,7 @@ def _attention(
 
 
 @simulates("special-tokens")
-def special_tokens(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+def special_tokens(model: SimulatedModel, subject: Subject, options: Options) -> Made:
     """Return the attention to [CLS] and [SEP]."""
     fine_tuned = subject.initialisation != "untrained"
     levels = truth.special(subject.task, fine_tuned, model.setting.against)
@@ -97,7 +94,7 @@ def special_tokens(model: SimulatedModel, subject: Subject, options: Options) ->
 
 
 @simulates("features")
-def features(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+def features(model: SimulatedModel, subject: Subject, options: Options) -> Made:
     """Return the attention to types of words, from all tokens and from the last layer's [CLS]."""
     fine_tuned = subject.initialisation != "untrained"
     samples = {}
@@ -112,7 +109,7 @@ def features(model: SimulatedModel, subject: Subject, options: Options) -> Resul
 
 
 def _left_out(model: SimulatedModel, kind: str, subject: Subject, sample: np.ndarray) -> np.ndarray:
-    """Mask the inputs without a type of token, which are the same inputs for all models of a world."""
+    """Mask the inputs without a type of token or relation, the same inputs for all models of a world."""
     if not model.noise or kind not in PRESENT:
         return sample
     absent = model.rng("present", kind, subject.task).random(len(sample)) > PRESENT[kind]
@@ -121,21 +118,18 @@ def _left_out(model: SimulatedModel, kind: str, subject: Subject, sample: np.nda
 
 
 @simulates("relations")
-def relations(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+def relations(model: SimulatedModel, subject: Subject, options: Options) -> Made:
     """Return the weight along relations. For each relation, one head is far ahead (heads 1, 3, 5 and 7 of layer 3)."""
     samples = {}
-    for place, (name, present) in enumerate(RELATIONS.items()):
+    for place, name in enumerate(RELATIONS):
         level = np.full(SHAPE, 0.1)
         level[2, 2 * place] = 0.6
-        sample = _attention(model, name, subject, level)
-        if model.noise:
-            sample[model.rng("present", name, subject.task).random(len(sample)) > present] = np.nan
-        samples[name] = sample
+        samples[name] = _left_out(model, name, subject, _attention(model, name, subject, level))
     return _with_means(samples)
 
 
 @simulates("patterns")
-def patterns(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+def patterns(model: SimulatedModel, subject: Subject, options: Options) -> Made:
     """Return the classes of all maps under each reading, as the shipped classifier would report them."""
     samples: dict[str, np.ndarray] = {}
     for reading in READINGS:
@@ -188,7 +182,7 @@ def annotated_errors(reading: str) -> np.ndarray:
 
 
 @simulates("frame-heads")
-def frame_heads(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+def frame_heads(model: SimulatedModel, subject: Subject, options: Options) -> Made:
     """Return figure 3's weights on the paper's sentences, or on `world.examples` other sentences."""
     published = np.array(published_figures()["fig3_frame_notebook"], dtype=np.float64)
     without = np.where(published > 0.15, np.sort(published, axis=None)[-5], published)
@@ -204,7 +198,7 @@ def frame_heads(model: SimulatedModel, subject: Subject, options: Options) -> Re
 
 
 @simulates("example-sentence")
-def example_sentence(model: SimulatedModel, subject: Subject, options: Options) -> Result:
+def example_sentence(model: SimulatedModel, subject: Subject, options: Options) -> Made:
     """Return the published weights of the paper's example sentence, and 0 elsewhere."""
     grids = {"he_from_agitated": np.full((1, *SHAPE), 0.6), "rest_from_agitated": np.full((1, *SHAPE), 0.2)}
     for claim in load_claims():

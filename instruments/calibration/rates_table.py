@@ -1,7 +1,8 @@
 """Tables of calibration cells, with how often cases are reproduced in worlds as published, and error rates."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ LEGEND = (
 def _row(rates: Rates) -> tuple[str, ...]:
     truth = "-" if rates.truth is None else f"{rates.truth:.3g}" + ("" if rates.holds else " (contradicts)")
     outcomes = (shares_text(_shares(rates, name)) for name in PROCEDURES)
-    return rates.cell.case, rates.cell.world, truth, *outcomes, f"{rates.seeds():.1f}", str(rates.cell.worlds)
+    return rates.cell.case, rates.cell.world, truth, *outcomes, f"{rates.seeds:.1f}", str(rates.cell.worlds)
 
 
 def shares_text(shares: Mapping[str, float]) -> str:
@@ -75,7 +76,7 @@ def error_table(verdicts: Sequence[FalseVerdicts], form: Format = "text") -> str
 
 def rates_data(verdicts: Sequence[FalseVerdicts], made: str) -> str:
     """Return the rates of false verdicts as JSON, with one line per rate."""
-    lines = ",\n".join(json.dumps(of.as_json()) for of in verdicts)
+    lines = ",\n".join(json.dumps(asdict(of)) for of in verdicts)
     return f'{{"made": {json.dumps(made)}, "rates": [\n{lines}\n]}}\n'
 
 
@@ -99,30 +100,25 @@ def headlines(asked: Mapping[str, Prospect], form: Format = "text") -> str:
         own = {name: of for name, of in counted.items() if task in (None, find_case(name).task)}
         if own:
             title = "all" if task is None else "several tasks" if task == ALL_TASKS else TASKS[task].title
-            rows.append((title, _mean(own, lambda name: True), _mean(own, _decidable(own)), _worst(own)))
+            can = {name: of for name, of in own.items() if decidable(find_case(name), of)}
+            rows.append((title, _mean(own.values()), _mean(can.values()), _worst(can)))
     header = ("task", "reproduced, all cases", "decidable cases", "worst decidable case")
     return tables.table(header, rows, form)
 
 
-def _decidable(asked: Mapping[str, Prospect]) -> Callable[[str], bool]:
-    return lambda name: decidable(find_case(name), asked[name])
-
-
-def _mean(asked: Mapping[str, Prospect], counts: Callable[[str], bool]) -> str:
-    chosen = [of for name, of in asked.items() if counts(name)]
-    if not chosen:
+def _mean(asked: Collection[Prospect]) -> str:
+    if not asked:
         return "-"
-    error = np.sqrt(sum(of.share(*PASSES) * (1 - of.share(*PASSES)) / of.worlds for of in chosen)) / len(chosen)
-    mean, seeds = np.mean([of.share(*PASSES) for of in chosen]), np.mean([of.seeds for of in chosen])
-    return f"{100 * mean:.0f} +- {100 * error:.1f} % ({len(chosen)} cases, {seeds:.1f} seeds)"
+    error = np.sqrt(sum(of.share(*PASSES) * (1 - of.share(*PASSES)) / of.worlds for of in asked)) / len(asked)
+    mean, seeds = np.mean([of.share(*PASSES) for of in asked]), np.mean([of.seeds for of in asked])
+    return f"{100 * mean:.0f} +- {100 * error:.1f} % ({len(asked)} cases, {seeds:.1f} seeds)"
 
 
 def _worst(asked: Mapping[str, Prospect]) -> str:
-    shares = {name: of.share(*PASSES) for name, of in asked.items() if decidable(find_case(name), of)}
-    if not shares:
+    if not asked:
         return "-"
-    name = min(shares, key=lambda name: shares[name])
-    return f"{name} {100 * shares[name]:.0f} %"
+    name = min(asked, key=lambda name: asked[name].share(*PASSES))
+    return f"{name} {100 * asked[name].share(*PASSES):.0f} %"
 
 
 def decidable(case: Case, recorded: Prospect) -> bool:
@@ -175,7 +171,7 @@ def _as_data(rates: Rates) -> dict[str, Any]:
         "truth": rates.truth,
         "contradicted": rates.holds is False,
         "outcomes": {name: _shares(rates, name) for name in PROCEDURES},
-        "seeds": rates.seeds(),
+        "seeds": rates.seeds,
         "examples": rates.counts.examples,
         "examples_interval": rates.examples_interval,
     }

@@ -87,12 +87,11 @@ def special(task: str, fine_tuned: bool, against: str) -> dict[str, tuple[Grid, 
         before_cls, before = _notebook("CLS", "base"), _notebook("SEP", "base")
     else:
         before_cls, before = cls, sep - 0.03 * LAST
-    both = all_separators(task)
     levels = {}
-    for kind, after, start, times in (
-        ("cls", cls, before_cls, 1.0),
-        ("sep", sep, before, 1.0),
-        ("sep_sum", sep, before, both),
+    for kind, after, start, times, flat in (
+        ("cls", cls, before_cls, 1.0, 0.1),
+        ("sep", sep, before, 1.0, 0.25),
+        ("sep_sum", sep, before, all_separators(task), 0.45),
     ):
         own = times * (after if fine_tuned else start)
         if against == "reversed":
@@ -100,7 +99,7 @@ def special(task: str, fine_tuned: bool, against: str) -> dict[str, tuple[Grid, 
         elif against == "another task's" and fine_tuned:
             levels[kind] = own, times * _panel(f"fig6_{'CLS' if kind == 'cls' else 'SEP'}", _other(task))
         else:  # no growth over layers, and the same on every task
-            levels[kind] = own, np.full(SHAPE, times * (0.1 if kind == "cls" else 0.25) if kind != "sep_sum" else 0.45)
+            levels[kind] = own, np.full(SHAPE, flat)
     return levels
 
 
@@ -266,11 +265,6 @@ def score_spread(task: str, initialisation: str) -> float:
 def churn(task: str) -> float:
     """Return the fraction of the variance of answers that is due to the seed."""
     return {"rte": 0.1}.get(task, 0.06)
-
-
-def nothing_score(task: str) -> float:
-    """Return the score of all initialisations in a world in which all are equally good."""
-    return score(task, "pretrained")
 
 
 def cased_loss(task: str) -> tuple[float, float]:

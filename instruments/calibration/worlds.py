@@ -152,7 +152,8 @@ class Setting:
 
 
 Made = tuple[dict[str, Any], dict[str, np.ndarray], int]  # values, samples and the number of rows
-Maker = Callable[["SimulatedModel", Subject, Mapping[str, Any]], Made]
+Options = Mapping[str, Any]
+Maker = Callable[["SimulatedModel", Subject, Options], Made]
 MAKERS: dict[str, Maker] = {}  # keyed by the name of the simulated measure
 
 
@@ -209,7 +210,7 @@ class SimulatedModel:
         """Return None, because nothing is missing in a simulation."""
         return None
 
-    def _measure(self, measure: str, subject: Subject, options: Mapping[str, Any]) -> tuple[dict, dict, int]:
+    def _measure(self, measure: str, subject: Subject, options: Options) -> Made:
         if measure in MAKERS:
             return repeated(*MAKERS[measure](self, subject, options), self.world.copies)
         if get_measure(measure).reads_model:

@@ -22,7 +22,7 @@ def test_evidence_on_record_agrees_with(name):
 
 
 def test_most_measured_spreads_are_compared():
-    assert len(confronted.all_spreads()) > 150
+    assert len(confronted.spread_ratios()) > 150
     assert len(NOT_COMPARABLE) == 2
 
 
@@ -47,9 +47,9 @@ def test_random_weights_rarely_give_a_constant_answer():
 )
 def test_a_wrong_assumption_is_noticed(monkeypatch, name, name_in_truth, value, line):
     monkeypatch.setattr(truth, name_in_truth, value)
-    confronted.all_spreads.cache_clear()
+    confronted.spread_ratios.cache_clear()
     found = CHECKS[name]()
-    confronted.all_spreads.cache_clear()
+    confronted.spread_ratios.cache_clear()
     assert any(problem.startswith(line) for problem in found), found
 
 
