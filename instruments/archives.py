@@ -1,4 +1,4 @@
-"""Read files in zip and tar archives, within size limits and without unpacking to disk."""
+"""Read files in zip and tar archives or folders, within size limits and without unpacking to disk."""
 
 import bz2
 import gzip
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsecrets.errors import UserError, excerpt
+from bertsecrets.reading import read_bytes
 
 MEMBER_LIMIT = 64 * 2**20  # bytes per file
 TOTAL_LIMIT = 2 * 2**30  # bytes of an unpacked archive
@@ -43,7 +44,7 @@ def unpacking(path: Path, advice: str) -> Iterator[None]:
 
 
 def read_members(path: Path, wanted: Callable[[str], bool], limit: int = MEMBER_LIMIT) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and content of the wanted regular files in a zip or tar archive, in archive order.
+    """Yield the name and content of the wanted regular files in a zip or tar archive or a folder, in their order.
 
     A tar archive is read to the end, to detect truncation.
 
@@ -53,7 +54,11 @@ def read_members(path: Path, wanted: Callable[[str], bool], limit: int = MEMBER_
     Raises:
         DamagedArchiveError: If the file is truncated, damaged, too large, has duplicate members, or is not an archive.
         OSError: If the file cannot be read.
+        UserError: If a file in a folder cannot be read, or is too large.
     """
+    if path.is_dir():
+        yield from _in_folder(path, wanted, limit)
+        return
     with path.open("rb") as file:
         start = file.read(8)
     files = _zipped(path, wanted, limit) if start.startswith(b"PK") else _tarred(path, start, wanted, limit)
@@ -70,6 +75,13 @@ def read_members(path: Path, wanted: Callable[[str], bool], limit: int = MEMBER_
             yield name, content
     except UNREADABLE as error:
         raise DamagedArchiveError(excerpt(error) or type(error).__name__) from error
+
+
+def _in_folder(folder: Path, wanted: Callable[[str], bool], limit: int) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if wanted(name) and path.is_file():
+            yield name, read_bytes(path, limit)
 
 
 def _zipped(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterator[tuple[str, bytes]]:

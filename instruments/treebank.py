@@ -10,12 +10,12 @@ As in released pipelines, auxiliaries depend on their main verb, and labels are 
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from bertsecrets.errors import UserError, excerpt
-from bertsecrets.reading import decoded, read_bytes
-from instruments.archives import MEMBER_LIMIT, read_members, unpacking
+from bertsecrets.reading import decoded
+from instruments.archives import read_members, unpacking
 
 WORD_LIMIT = 1000  # words per sentence; the longest sentence in the sample has 249
 TREES, HEADS = "treebank", "dependency_treebank"
@@ -28,7 +28,10 @@ BE = {"be", "is", "are", "was", "were", "been", "being", "am", "'s", "'re", "'m"
 
 @dataclass(frozen=True)
 class Parsed:
-    """A sentence. Word i depends on word `heads[i]` (the root on itself), and a space follows word i if `spaces[i]`."""
+    """A sentence. Word i depends on word `heads[i]` (the root on itself), and a space follows word i if `spaces[i]`.
+
+    During labelling, `heads` and `labels` are modified in place, and the root's head is -1.
+    """
 
     words: list[str]
     spaces: list[bool]
@@ -56,16 +59,6 @@ class Node:
     def functions(self) -> set[str]:
         """The functions of a constituent, which are `{"SBJ"}` for `NP-SBJ-1`."""
         return {part for part in re.split(r"[-=]", self.name)[1:] if not part.isdigit()}
-
-
-@dataclass
-class _Draft:
-    """A sentence during labelling. `heads` and `labels` are modified in place. The root's head is -1."""
-
-    words: list[str]
-    tags: list[str]
-    heads: list[int]
-    labels: list[str]
 
 
 def read_treebank(folder: Path) -> list[Parsed]:
@@ -106,20 +99,16 @@ def _sentences(trees: str, heads: str) -> list[Parsed]:
 def _members(folder: Path, package: str, suffix: str) -> dict[str, str]:
     """Return a package's files as text, keyed by stem, from `<package>.zip` or the folder `<package>`."""
     packed, unpacked = folder / f"{package}.zip", folder / package
-    with unpacking(packed if packed.is_file() else unpacked, "fetch it again"):
-        if packed.is_file():
-            files = read_members(packed, lambda name: name.endswith(suffix))
-        elif unpacked.is_dir():
-            paths = sorted(unpacked.rglob(f"*{suffix}"))
-            files = ((path.as_posix(), read_bytes(path, MEMBER_LIMIT)) for path in paths if path.is_file())
-        else:
+    source = packed if packed.is_file() else unpacked
+    with unpacking(source, "fetch it again"):
+        if source == unpacked and not unpacked.is_dir():
             raise UserError(
                 f"no {package}.zip in {folder}: get it with python -m nltk.downloader -d DIR {TREES} {HEADS} "
                 "and give DIR/corpora"
             )
         return {
             PurePosixPath(name).stem: decoded(content, f"{folder}: {name}").replace("\r\n", "\n")
-            for name, content in files
+            for name, content in read_members(source, lambda name: name.endswith(suffix))
         }
 
 
@@ -192,7 +181,7 @@ def label_sentence(tree: Node, words: list[str], columns: list[list[str]]) -> Pa
         raise ValueError(f"a row without a tag or a head at {beginning}")
     tags = [column[1] for column in columns]
     labels = ["punct" if tag in PUNCTUATION else "dep" for tag in tags]
-    draft = _Draft(words, tags, [numbers[column[2]] for column in columns], labels)
+    draft = Parsed(words, spacing(words), tags, [numbers[column[2]] for column in columns], labels)
     if not _rooted(draft.heads):
         raise ValueError(f"heads form a cycle at {beginning}")
     _lift_main_verbs(tree, draft)
@@ -200,7 +189,7 @@ def label_sentence(tree: Node, words: list[str], columns: list[list[str]]) -> Pa
     heads = [head if head >= 0 else i for i, head in enumerate(draft.heads)]
     labels = ["ROOT" if head == i else label for i, (head, label) in enumerate(zip(heads, draft.labels, strict=True))]
     surface = [BRACKETS.get(word, word.replace("\\/", "/")) for word in words]
-    return Parsed(surface, spacing(words), tags, heads, labels)
+    return replace(draft, words=surface, heads=heads, labels=labels)
 
 
 def _rooted(heads: list[int]) -> bool:
@@ -222,7 +211,7 @@ def head_of(node: Node, heads: list[int]) -> int | None:
     return outside[0] if len(outside) == 1 else None
 
 
-def _lift_main_verbs(node: Node, draft: _Draft) -> None:
+def _lift_main_verbs(node: Node, draft: Parsed) -> None:
     """Reverse `will -> join` to `join -> will` and `who -> study` to `study -> who`, innermost constituents first."""
     for child in node.children:
         _lift_main_verbs(child, draft)
@@ -248,7 +237,7 @@ def _lift_main_verbs(node: Node, draft: _Draft) -> None:
         draft.labels[above] = "aux"
 
 
-def _label(node: Node, parent: Node | None, draft: _Draft) -> None:
+def _label(node: Node, parent: Node | None, draft: Parsed) -> None:
     """Label the heads of a constituent and of all nested constituents."""
     head = head_of(node, draft.heads)
     if parent is not None and head is not None:
@@ -259,7 +248,7 @@ def _label(node: Node, parent: Node | None, draft: _Draft) -> None:
         _label(child, node, draft)
 
 
-def _relation(node: Node, parent: Node, head: int, draft: _Draft) -> str | None:
+def _relation(node: Node, parent: Node, head: int, draft: Parsed) -> str | None:
     """Return the label of a constituent's head word, based on function tag and position, or None if unknown."""
     tags, heads = draft.tags, draft.heads
     functions, nominal = node.functions, node.category in {"NP", "QP", "WHNP", "UCP", "NX"}
@@ -282,7 +271,7 @@ def _relation(node: Node, parent: Node, head: int, draft: _Draft) -> str | None:
     return "dative" if "DTV" in functions or (later and "PRD" not in later[0].functions) else "dobj"
 
 
-def _is_passive(verb: int, draft: _Draft) -> bool:
+def _is_passive(verb: int, draft: Parsed) -> bool:
     """Return whether a word is a past participle with a form of `be` or `get` as auxiliary."""
     if verb < 0 or draft.tags[verb] != "VBN":
         return False

@@ -12,7 +12,7 @@ from bertsecrets.patterns.classes import CLASSES, check_class
 from instruments.annotation.map_set import MapSet
 
 CONFIDENCE = 0.95  # confidence level of the interval
-SEED = 2019
+SEED, RESAMPLES = 2019, 2000
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,7 @@ class Agreement:
         )
 
 
-def label_agreement(
-    first: Sequence[str],
-    second: Sequence[str],
-    *,
-    resamples: int = 2000,
-) -> Agreement:
+def label_agreement(first: Sequence[str], second: Sequence[str]) -> Agreement:
     """Return the agreement of two annotators on the same maps, with a bootstrap interval over maps.
 
     Raises:
@@ -55,8 +50,8 @@ def label_agreement(
     for labels in zip(first, second, strict=True):
         table[tuple(CLASSES.index(check_class(label)) for label in labels)] += 1
     rng, shares = np.random.default_rng(SEED), table.ravel() / len(first)
-    drawn = np.concatenate(list(resample_counts(rng, table.size, resamples, drawn=len(first), shares=shares)))
-    kappas = kappa(drawn.reshape(resamples, *table.shape))
+    drawn = np.concatenate(list(resample_counts(rng, table.size, RESAMPLES, drawn=len(first), shares=shares)))
+    kappas = kappa(drawn.reshape(RESAMPLES, *table.shape))
     kappas = kappas[np.isfinite(kappas)]
     low, high = central_interval(kappas, CONFIDENCE) if len(kappas) else (np.nan, np.nan)
     share = float(np.trace(table)) / len(first)

@@ -9,7 +9,6 @@ This module was tested on generated archives in this format, but not yet on P20'
 """
 
 import re
-from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from urllib.request import urlopen
@@ -18,9 +17,9 @@ import numpy as np
 
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.patterns.classes import CLASSES
-from bertsecrets.reading import decoded, lines_of, read_bytes, read_npy
+from bertsecrets.reading import decoded, lines_of, read_npy
 from instruments.annotation.map_set import LARGEST, MapSet, PatternMap
-from instruments.archives import MEMBER_LIMIT, TOTAL_LIMIT, read_members, unpacking
+from instruments.archives import TOTAL_LIMIT, read_members, unpacking
 
 LABELS = "labels.txt"
 THEIRS = {
@@ -69,8 +68,7 @@ def read_p20(source: Path) -> MapSet:
     with unpacking(source, ADVICE):
         if not source.exists():
             raise UserError(f"{source} does not exist: {ADVICE}")
-        files = _in_folder if source.is_dir() else read_members
-        texts = list(files(source, lambda name: PurePosixPath(name).name == LABELS))
+        texts = list(read_members(source, lambda name: PurePosixPath(name).name == LABELS))
         if not texts:
             raise UserError(f"no {LABELS} in {source}: {ADVICE}")
         name, text = texts[0]
@@ -89,7 +87,7 @@ def read_p20(source: Path) -> MapSet:
             return path.suffix == ".npy" and path.stem in lines and path.is_relative_to(parent)
 
         maps: dict[str, PatternMap] = {}
-        for name, content in files(source, wanted):
+        for name, content in read_members(source, wanted):
             stem = PurePosixPath(name).stem
             if stem in maps:
                 raise UserError(f"{lines[stem][0]}: there are two files {stem}.npy: remove one of them")
@@ -98,14 +96,6 @@ def read_p20(source: Path) -> MapSet:
         if stem not in maps:
             raise UserError(f"{where}: {stem}.npy is missing: download the archive again, or remove the name")
     return MapSet(tuple(maps[stem] for stem in lines), tuple(label for _, label in lines.values()))
-
-
-def _in_folder(folder: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """Yield the names and contents of a folder's files that are wanted."""
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if wanted(name) and path.is_file():
-            yield name, read_bytes(path, MEMBER_LIMIT)
 
 
 def _lines(file: str, text: bytes) -> list[tuple[int, str, list[str]]]:

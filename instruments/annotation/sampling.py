@@ -6,7 +6,7 @@ shuffled order. Each checkpoint then processes the drawn inputs once, and only t
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
@@ -97,7 +97,7 @@ def draw(
         split = session.resources.rows.split(subject.task, "dev")
         limit = classifier.fit(session.settings.attention.max_length)
         examples = draw_inputs(split, classifier, count=count, rng=rng, limit=limit, max_tokens=max_tokens)
-        encoded = encode(_rows(split, examples), classifier.tokenizer, limit)
+        encoded = encode(split.select(examples), classifier.tokenizer, limit)
         places = _pair(len(examples), turns[key], rng, count=count, origin=split.origin)
         maps += _kept_maps(subject, classifier, encoded, examples=examples, places=places)
     return MapSet(tuple(maps))
@@ -165,7 +165,7 @@ def draw_inputs(
     examples: list[int] = []
     for start in range(0, len(order), count):
         candidates = order[start : start + count]
-        ids = encode(_rows(split, candidates), classifier.tokenizer, limit).input_ids
+        ids = encode(split.select(candidates), classifier.tokenizer, limit).input_ids
         examples += [example for example, own in zip(candidates, ids, strict=True) if len(own) <= max_tokens]
         if len(examples) >= count:
             break
@@ -174,13 +174,3 @@ def draw_inputs(
             f"{split.origin} has no row of at most {max_tokens} tokens: allow longer ones with --max-tokens"
         )
     return examples[:count]
-
-
-def _rows(split: Split, places: list[int]) -> Split:
-    second = split.sentence2
-    return replace(
-        split,
-        sentence1=[split.sentence1[i] for i in places],
-        sentence2=None if second is None else [second[i] for i in places],
-        labels=[str(split.labels[i]) for i in places],  # labels are not used
-    )
