@@ -22,7 +22,6 @@ ORDER = (
 COMMANDS = "cli"  # its modules have the command's name, which a domain module may share
 # Modules named like a folder: two after their measure; the third's name is part of the cache keys of checkpoints.
 NAMED_LIKE_A_FOLDER = {"measures/features", "measures/patterns", "models/training/texts"}
-SHARED_CONSTANTS: set[str] = set()  # names that several modules may define
 FACES = ("__init__", "__main__")  # the package's `__init__` re-exports names from all layers
 
 
@@ -97,7 +96,7 @@ def test_no_two_public_classes_share_a_name():
 
 def test_no_two_modules_define_a_constant_of_the_same_name():
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")]
-    assert repeated(name for tree in trees for name in constants(tree)) - SHARED_CONSTANTS == set()
+    assert repeated(name for tree in trees for name in constants(tree)) == set()
 
 
 def constants(tree: ast.Module) -> Iterator[str]:

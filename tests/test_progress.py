@@ -49,20 +49,14 @@ def test_lines_are_rare(passing, capsys, total, advances, seconds, shares):
     assert [int(line.split(": ")[2].partition("%")[0]) for line in lines(capsys)] == shares
 
 
+@pytest.mark.parametrize("among_several", [False, True])
 @pytest.mark.parametrize(("switch", "shown"), [("1", 0), (LINES_VALUE, 1), ("", 1)])
-def test_progress_can_be_disabled_by_the_environment(passing, capsys, monkeypatch, switch, shown):
+def test_progress_can_be_disabled_by_the_environment(passing, capsys, monkeypatch, among_several, switch, shown):
+    """A process among several writes lines on a terminal, too."""
     monkeypatch.setenv(PROGRESS_VARIABLE, switch)
-    with progress("long", 2, "row") as of:
-        passing(31)
-        of.advance()
-    assert len(lines(capsys)) == shown
-
-
-@pytest.mark.parametrize(("switch", "shown"), [("", 1), ("1", 0)])
-def test_a_process_among_several_writes_lines_on_a_terminal_too(passing, capsys, monkeypatch, switch, shown):
-    monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv(PROGRESS_VARIABLE, switch)
-    JobRunner(RunOptions())
+    if among_several:
+        monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True)
+        JobRunner(RunOptions())
     with progress("long", 2, "row") as of:
         passing(31)
         of.advance()

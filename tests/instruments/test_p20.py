@@ -6,13 +6,12 @@ from urllib.error import URLError
 
 import numpy as np
 import pytest
-from patterned import pattern_set, values
+from patterned import values
 
 from bertsecrets.errors import UserError
 from instruments.__main__ import main
 from instruments.annotation.map_set import MapSet
 from instruments.annotation.p20 import ARCHIVE, read_p20
-from instruments.annotation.writing import save_set
 
 LABELS = """\
 single_vertical = 1, 12
@@ -61,21 +60,6 @@ def test_the_command_writes_a_set(source, tmp_path, capsys):
     assert main(["import-patterns", str(archive(source)), str(tmp_path / "set")]) == 0
     assert "9 maps: 4 vertical, 1 diagonal" in capsys.readouterr().out
     assert MapSet.load(tmp_path / "set").labels == read_p20(source).labels
-
-
-def test_the_command_overwrites_neither_labels_nor_files(source, tmp_path, capsys):
-    save_set(pattern_set(3), tmp_path / "set")
-    thesis = tmp_path / "thesis.txt"
-    thesis.write_text("years of work")
-    for target, message in (
-        (tmp_path / "set", "already contains a set: choose a new folder"),
-        (tmp_path, "contains other files"),
-        (thesis, "a file exists where a folder is needed"),
-    ):
-        assert main(["import-patterns", str(source), str(target)]) == 2
-        assert message in capsys.readouterr().err
-    assert len(MapSet.load(tmp_path / "set")) == 3
-    assert thesis.read_text() == "years of work"
 
 
 def relabel(source: Path, old: str, new: str) -> None:

@@ -8,7 +8,6 @@ from patterned import pattern_map, pattern_set
 from PIL import Image, ImageColor
 
 from bertsecrets.errors import UserError
-from instruments.__main__ import main
 from instruments.annotation.pictures import (
     BARS,
     LINE,
@@ -19,7 +18,6 @@ from instruments.annotation.pictures import (
     sheet,
     write_sheets,
 )
-from instruments.annotation.writing import save_set
 
 
 def test_a_faint_diagonal_is_visible_next_to_a_strong_column():
@@ -76,14 +74,3 @@ def test_sheets_contain_every_map_once_in_shuffled_order(tmp_path):
     assert difference.mean() < 3  # files have only 256 colours, which lose little
     with pytest.raises(UserError, match="--count 4 is out of range: give 1 to 3"):
         write_sheets(pattern_set(3), tmp_path / "new", 1, count=4)
-
-
-def test_a_folder_with_files_is_not_overwritten(tmp_path, capsys):
-    save_set(pattern_set(3), tmp_path / "set")
-    mine = tmp_path / "mine" / "block.png"
-    mine.parent.mkdir()
-    mine.write_text("mine")
-    for output, message in ((mine.parent, "contains other files (block.png)"), (mine, "a file exists where")):
-        assert main(["sheets", str(tmp_path / "set"), str(output)]) == 2
-        assert message in capsys.readouterr().err
-    assert mine.read_text() == "mine"

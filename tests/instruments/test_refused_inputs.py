@@ -1,29 +1,20 @@
-"""Bad inputs of the instruments: P20's maps, sets of attention maps, treebanks and output folders."""
+"""Bad inputs of the instruments: sets of attention maps, treebanks and output folders."""
 
 import io
 import zipfile
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from bad_input import COMMON, BadInput, Room, told
-from packed import npy
 from patterned import pattern_set
 from treebank_sample import HEADS, TREES
 
 from instruments.annotation.writing import save_set
 
-IMPORT = ("instruments", "import-patterns", "{room}/p20", "{room}/set")
 SHEETS = ("instruments", "sheets", "{room}/set", "{room}/out")
 TRAIN_PARSER = ("instruments", "train-parser", "{room}/bank", "{room}/out")
 SPECIFICATIONS = ("instruments", "specifications", "--task", "rte", "--claim", "E1", *COMMON)
-
-
-def p20(name, says, labels, array) -> BadInput:
-    def make(room: Room) -> None:
-        room.file("p20/raw/labels.txt", labels)
-        room.file("p20/raw/maps/0001.npy", npy(array, allow_pickle=True))
-
-    return BadInput(f"P20: {name}", IMPORT, says, make)
 
 
 def maps(name, change) -> BadInput:
@@ -63,9 +54,17 @@ def treebank(name, says, trees=TREES, heads=HEADS, tree="treebank/wsj_1.mrg") ->
     return BadInput(f"treebank: {name}", TRAIN_PARSER, ("{room}/bank", says), make)
 
 
+def occupied(command, *words) -> Iterator[BadInput]:
+    """Yield a row for a command that would overwrite a file, and one for a folder with files."""
+    for place, says in (("mine", "{room}/mine contains other files"), ("mine/report.json", "a file exists where")):
+        row = ("instruments", command, *words, f"{{room}}/{place}")
+        yield BadInput(f"{command}: {place}", row, says, lambda room: room.file("mine/report.json", "mine"))
+
+
 ROWS = [
-    p20("a pickle", "line 1: 0001.npy", "vertical = 1\n", np.array([[{}]], dtype=object)),
-    p20("no equals sign", "line 1: no '='", "vertical 1\n", np.full((3, 3), 1 / 3, dtype=np.float32)),
+    *occupied("sheets", "{room}/set"),
+    *occupied("import-patterns", "{room}/p20"),
+    *occupied("train-patterns", "--data", "{room}/set", "--output"),
     maps("no values", lambda arrays: arrays.__delitem__("values")),
     maps("names that are numbers", lambda arrays: arrays.update(names=np.arange(10))),
     maps("tokens below zero", lambda arrays: arrays.update(tokens=-arrays["tokens"])),

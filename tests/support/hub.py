@@ -28,7 +28,7 @@ def etag(name: str, content: bytes) -> str:
 
 @dataclass
 class Fault:
-    """A fault in the first `times` requests for `on` ("api", or the end of a method and file name).
+    """A fault in requests for `on` ("api", or the end of a method and file name).
 
     `status` is returned with the headers and no content. `cut` closes the connection after half of the content;
     `altered` changes a byte.
@@ -39,7 +39,6 @@ class Fault:
     headers: dict[str, str] = field(default_factory=dict)
     cut: bool = False
     altered: bool = False
-    times: int = 10**6
 
 
 class Hub(ThreadingHTTPServer):
@@ -89,12 +88,6 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Hub
 
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def do_GET(self) -> None:
-        self._answer()
-
     def log_message(self, format: str, *args) -> None:
         """Log nothing."""
 
@@ -109,17 +102,13 @@ class Handler(BaseHTTPRequestHandler):
             parts = parts[1:] if kind == "datasets" else parts
             self._file(kind, "/".join(parts[:2]), parts[3], "/".join(parts[4:]))
 
+    do_HEAD = do_GET = _answer
+
     def _fault(self, on: str) -> Fault | None:
-        for fault in self.server.faults:
-            if fault.times > 0 and on.endswith(fault.on):
-                fault.times -= 1
-                return fault
-        return None
+        return next((fault for fault in self.server.faults if on.endswith(fault.on)), None)
 
     def _api(self, kind: str, name: str, rest: list[str]) -> None:
-        tree = rest[:1] == ["tree"]
-        fault = self._fault("api")
-        if fault:
+        if fault := self._fault("api"):
             return self._send(fault.status, b"", fault.headers)
         commit, files = self.server.repositories.get(f"{kind}/{name}", ("", {}))
         revision = rest[1] if len(rest) > 1 else "main"
@@ -127,7 +116,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(404, b"", {"X-Error-Code": "RepoNotFound"})
         if revision not in ("main", commit):
             return self._send(404, b"", {"X-Error-Code": "RevisionNotFound"})
-        if tree:
+        if rest[:1] == ["tree"]:
             data = [self._listed(file, content) for file, content in files.items()]
             return self._send(200, json.dumps(data).encode(), {"Content-Type": "application/json"})
         info = {"_id": "0", "id": name, "sha": commit, "siblings": [{"rfilename": file} for file in files]}
