@@ -112,9 +112,6 @@ def quantities() -> str:
 
 def prospects() -> str:
     """Return the simulated verdicts on every case for a model as published."""
-    found = all_prospects()
-    if found is None:
-        return "Not simulated yet.\n"
     rows = [
         (
             f"`{name}`" + (" (contradicted by the paper's own figures)" if one.contradicted else ""),
@@ -125,7 +122,7 @@ def prospects() -> str:
             f"{one.examples:,}" if one.examples else "",
             one.made,
         )
-        for name, one in found.cases.items()
+        for name, one in all_prospects().cases.items()
     ]
     seeds = (f"`--seeds {name}`" for name in PROCEDURES)
     return _table(("case", *seeds, "R of auto, 95 %", "seeds", "worlds", "rows", "made"), rows)
@@ -145,8 +142,7 @@ def assumptions() -> str:
 
 def headlines() -> str:
     """Return, by task, how often cases are reproduced for a model as published."""
-    found = all_prospects()
-    return "Not simulated yet.\n" if found is None else rates_table.headlines(found.cases, "markdown")
+    return rates_table.headlines(all_prospects().cases, "markdown")
 
 
 def _need(need: Need) -> str:

@@ -262,7 +262,7 @@ def stored_counts(file: Path) -> dict[Block, Counts]:
 def count_all(
     cells: Sequence[Cell], jobs: int, file: Path | None = None, advance: Callable[[int], Any] = lambda blocks: None
 ) -> list[Rates]:
-    """Return the rates of all cells, either read from a file or counted by several processes, always the same.
+    """Return the rates of all cells, either read from a file or counted by several processes.
 
     Args:
         file: File of finished blocks. New blocks are appended, so that a killed run can be resumed, and a longer run

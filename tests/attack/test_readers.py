@@ -67,10 +67,6 @@ def settings_of(folder: Path) -> Any:
         return load_settings()
 
 
-def claims_of(folder: Path) -> Any:
-    return load_claims(folder)
-
-
 def sets_of(folder: Path) -> Any:
     return parse_sets((folder / "heads").read_bytes().decode("utf-8", "replace"), 12, 12)
 
@@ -124,10 +120,6 @@ def small_report() -> bytes:
     return json.dumps({"readings": dict.fromkeys(READINGS, own)}).encode()
 
 
-def errors_of(folder: Path) -> Any:
-    return held_out_errors(read_report(folder), "special")
-
-
 MANIFEST = {
     "kind": "checkpoints",
     "name": "x",
@@ -144,10 +136,6 @@ def model_file(name: str, read: Callable[[ModelRef], Any], good: bytes = b"") ->
     return Reader(name, good, lambda folder: read(ModelRef.in_folder(folder)), save_bert, change=changed_json)
 
 
-def classifier_of(model: ModelRef) -> Any:
-    return open_classifier(model, task("rte"))
-
-
 def manifest_of(model: ModelRef) -> Any:
     open_tokenizer(model)
     return model.manifest()
@@ -161,12 +149,14 @@ READERS = {
     "FrameNet's frames": Reader("fn/frame/Humming.xml", FRAME, open_frames, files(FRAMENET[1])),
     "FrameNet's units": Reader("fn/lu/lu1.xml", UNIT, open_frames, files(FRAMENET[0])),
     "settings": Reader("params.yaml", project_path("params.yaml").read_bytes(), settings_of),
-    "claims": Reader("A.yaml", claims_text(), claims_of),
+    "claims": Reader("A.yaml", claims_text(), load_claims),
     "sets of heads": Reader("heads", b"1.2 7.6 1.2+7.6 5 pairs:3 nested:1.2,7.6,2", sets_of),
     "an array": Reader("a.npy", npy(np.eye(4, dtype=np.float32)), array_of),
-    "the classifier's report": Reader(REPORT_FILE, small_report(), errors_of),
+    "the classifier's report": Reader(
+        REPORT_FILE, small_report(), lambda folder: held_out_errors(read_report(folder), "special")
+    ),
     "the classifier's weights": Reader(WEIGHTS, small_weights(), named_weights),
-    "a model's configuration": model_file("config.json", classifier_of),
+    "a model's configuration": model_file("config.json", lambda model: open_classifier(model, task("rte"))),
     "a model's tokenizer": model_file("tokenizer.json", open_tokenizer),
     "a tokenizer's configuration": model_file("tokenizer_config.json", open_tokenizer),
     "a model's manifest": model_file("manifest.json", manifest_of, json.dumps(MANIFEST).encode()),

@@ -47,8 +47,8 @@ def lines_of(*programs: str) -> list[tuple[Block, list[str]]]:
     return [(block, c[1 : c.index(">") if ">" in c else None]) for block, c in COMMANDS if c[0] in programs]
 
 
-def failing(lines: list[tuple[Block, list[str]]], check: Callable[[list[str]], bool]) -> list[str]:
-    """Return the command lines that fail a check or that the parser rejects."""
+def check_lines(lines: list[tuple[Block, list[str]]], check: Callable[[list[str]], bool]) -> None:
+    """Assert that no command line fails a check or is rejected by the parser."""
     failed = []
     for block, arguments in lines:
         try:
@@ -57,7 +57,7 @@ def failing(lines: list[tuple[Block, list[str]]], check: Callable[[list[str]], b
             passed = False
         failed += [] if passed else [f"{block}: {' '.join(arguments)}"]
     assert lines
-    return failed
+    assert failed == []
 
 
 def subparsers(parser: argparse.ArgumentParser | None = None) -> dict[str, argparse.ArgumentParser]:
@@ -71,13 +71,11 @@ def subparsers(parser: argparse.ArgumentParser | None = None) -> dict[str, argpa
 
 def test_documented_commands_are_understood():
     parser, instruments = build_parser(), build_instruments()
-    assert (
-        failing(lines_of("bertsecrets"), lambda arguments: parser.parse_args(arguments).command == arguments[0]) == []
-    )
+    check_lines(lines_of("bertsecrets"), lambda arguments: parser.parse_args(arguments).command == arguments[0])
     lines = [
         (block, arguments[2:]) for block, arguments in lines_of("python") if arguments[:2] == ["-m", "instruments"]
     ]
-    assert failing(lines, lambda arguments: instruments.parse_args(arguments).command == arguments[0]) == []
+    check_lines(lines, lambda arguments: instruments.parse_args(arguments).command == arguments[0])
 
 
 def test_documented_pytest_lines_have_only_options_that_exist():
@@ -90,33 +88,25 @@ def test_documented_pytest_lines_have_only_options_that_exist():
             {"benchmarks", "benchmarks/speed", "bertsecrets.benchmarks"} & {*arguments}
         )
 
-    assert failing(lines_of("pytest"), check) == []
+    check_lines(lines_of("pytest"), check)
 
 
 def test_documented_targets_extras_and_files_exist():
     targets = re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.M)
-    assert (
-        failing(
-            lines_of("make"), lambda arguments: all("=" in argument or argument in targets for argument in arguments)
-        )
-        == []
-    )
+    check_lines(lines_of("make"), lambda arguments: all("=" in word or word in targets for word in arguments))
     extras = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
     def installable(arguments: list[str]) -> bool:
         return all({*names.split(",")} <= {*extras} for names in re.findall(r"\[([^]]+)\]", " ".join(arguments)))
 
-    assert failing(lines_of("pip"), installable) == []
+    check_lines(lines_of("pip"), installable)
     files = (".dvc", ".yaml")
-    assert (
-        failing(lines_of("dvc"), lambda arguments: all((PROJECT / w).exists() for w in arguments if w.endswith(files)))
-        == []
-    )
+    check_lines(lines_of("dvc"), lambda arguments: all((PROJECT / w).exists() for w in arguments if w.endswith(files)))
 
 
 def test_documented_selections_name_claims_that_exist():
     known = {claim.id for claim in load_claims()} | _ids_that_pages_add()
-    assert failing(COMMANDS, lambda arguments: {*re.findall(r"\b([A-J]\d+p?)\b", " ".join(arguments))} <= known) == []
+    check_lines(COMMANDS, lambda arguments: {*re.findall(r"\b([A-J]\d+p?)\b", " ".join(arguments))} <= known)
 
 
 def _claims_of_pages() -> list[Block]:

@@ -277,13 +277,6 @@ def test_missing_maps_are_one_line_that_says_how_to_get_them(tmp_path, monkeypat
     assert "set BERTSECRETS_MAPS to their folder" in line
 
 
-def alone(code: str, *absent: str) -> tuple[int, str, str]:
-    """Run code in a Python process that cannot import some packages; return the exit code, output and errors."""
-    process = started("\n".join(["import sys", *(f"sys.modules[{name!r}] = None" for name in absent), code]))
-    output, errors = process.communicate()
-    return process.returncode, output, errors
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "name", "command"),
@@ -295,7 +288,9 @@ def alone(code: str, *absent: str) -> tuple[int, str, str]:
 def test_features_of_an_extra_name_it_in_one_line(package, name, command, tmp_path, monkeypatch):
     save_read(pattern_set(60), tmp_path / "set")
     monkeypatch.chdir(tmp_path)
-    code, _, errors = alone(f"from instruments.__main__ import main\nsys.exit(main({command.split()!r}))", package)
-    assert code == 2, errors
+    absent = f"import sys; sys.modules[{package!r}] = None; from instruments.__main__ import main"
+    process = started(f"{absent}; sys.exit(main({command.split()!r}))")
+    _, errors = process.communicate()
+    assert process.returncode == 2, errors
     last = errors.strip().splitlines()[-1]
     assert f'needs {name}, which is not installed: pip install "bertsecrets[dev]"' in last

@@ -145,16 +145,6 @@ def test_a_choice_changes_the_observed_value(session, choice):
     assert ours.observed == session.judge("E1", "rte", seeds=1).observed
 
 
-def test_padding_changes_the_compared_maps(session):
-    subject = session.subject("rte")
-    ours, changed = (
-        session.measurement("attention-change", subject, **options_for("attention-change", switched(*names)))
-        for names in ((), ("padding",))
-    )
-    assert (ours.value("cosine") != changed.value("cosine")).all()
-    assert (ours.options, changed.options) == ({}, {"padded_to": 200})
-
-
 def test_a_choice_that_changes_no_input_is_idle(session):
     inputs = Inputs(session.resources, session.ref(session.model), "rte")
     idle = inputs.idle(choices_of(of_id("C1-rte")))

@@ -2,11 +2,11 @@
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faults import UNHARMED, Ended, Fault, Running, contents, half, leftovers, run, start
+from faults import UNHARMED, Ended, Fault, Running, contents, half, leftovers, start
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Bench:
     glue: Path
     settings: Path
     trained: Path
-    started: int = field(default=0)
+    started: int = 0
 
     @property
     def work(self) -> Path:
@@ -39,17 +39,17 @@ class Bench:
         where = ["--model", self.model, "--glue", self.glue, "--store", self.work / "runs"]
         return [*where, "--task", "rte", "--device", "cpu", "--offline", "--allow-unofficial-data"]
 
-    def start(self, command: Sequence[Any], fault: Fault = UNHARMED, **environment: str) -> Running:
+    def start(self, command: Sequence[Any], fault: Fault = UNHARMED) -> Running:
         """Start a command, in which `@name` is a path in `work`, and `@subject` the options of the model."""
         self.started += 1
-        return start(self.spelled(command), self._output(), fault, **self.environment | environment)
+        environment = {"BERTSECRETS_PARAMS": str(self.settings), "BERTSECRETS_STORE": str(self.work / "runs")}
+        return start(self.spelled(command), self.folder / "output" / str(self.started), fault, **environment)
 
-    def run(self, command: Sequence[Any], fault: Fault = UNHARMED, **environment: str) -> Ended:
-        self.started += 1
-        return run(self.spelled(command), self._output(), fault, **self.environment | environment)
+    def run(self, command: Sequence[Any], fault: Fault = UNHARMED) -> Ended:
+        return self.start(command, fault).wait()
 
-    def done(self, command: Sequence[Any], **environment: str) -> Ended:
-        ended = self.run(command, **environment)
+    def done(self, command: Sequence[Any]) -> Ended:
+        ended = self.run(command)
         assert ended.code in (0, 1), f"{command}: {ended}"  # 1: a tiny model often collapses, and its claims with it
         return ended
 
@@ -61,13 +61,6 @@ class Bench:
             else:
                 words.append(self.work / word[1:] if str(word).startswith("@") else word)
         return words
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {"BERTSECRETS_PARAMS": str(self.settings), "BERTSECRETS_STORE": str(self.work / "runs")}
-
-    def _output(self) -> Path:
-        return self.folder / "output" / str(self.started)
 
     def keep(self, name: str) -> None:
         shutil.copytree(self.work, self.folder / name, symlinks=True)
