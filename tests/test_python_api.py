@@ -211,7 +211,7 @@ def test_a_checkpoint_is_compared_with_a_base_of_its_own_size_only(session, tmp_
     with pytest.raises(bs.UserError, match="cannot be compared with .*: its num_hidden_layers is 5 instead of 3"):
         session.measure("attention-change", "rte", checkpoint=deep)
     small = save_bert(tmp_path / "small", hidden_size=16, intermediate_size=24)
-    message = "cannot be compared with .*: its hidden_size is 16 instead of 32"
+    message = "its hidden_size is 16 instead of 32"
     with pytest.raises(bs.UserError, match=message):
         session.measure("attention-change", "rte", checkpoint=small)
     judging = bs.Session(model=tiny_bert, checkpoint=small, checkpoint_task="rte", glue=tiny_glue, store=trained)
