@@ -2,7 +2,8 @@
 
 A layer is recognised if it has all submodules of a BERT layer, under the names listed in `families.py`. Because the
 layer may also contain other modules, such as rotary positions or adapters, the engine first compares the output of its
-blocks with that of the model on a probe.
+blocks with that of the model on a probe. A probe cannot show code that acts on few inputs, so the fast path is only for
+models without such code (`is_unmodified`).
 """
 
 import math
@@ -20,8 +21,25 @@ from torch import nn
 from bertsecrets.models.families import ACTIVATION, BERT_LAYOUTS, POSITION_TERMS
 
 Hidden = Float[torch.Tensor, "rows tokens width"]
+LIBRARIES = {"torch", "transformers"}
 PerHead = Float[torch.Tensor, "rows heads tokens size"]
 Term = Callable[[Hidden], Float[torch.Tensor, "1 heads tokens tokens"]]
+
+
+def is_unmodified(model: nn.Module) -> bool:
+    """Return whether all modules run the code of their classes in torch and transformers, without hooks."""
+    packages = {type(module).__module__.partition(".")[0] for module in model.modules()}
+    return packages <= LIBRARIES and not has_hooks(model)
+
+
+def has_hooks(model: nn.Module) -> bool:
+    """Return whether a module has forward hooks, or a method that was replaced in this instance."""
+    return any(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or any(callable(value) and hasattr(type(module), name) for name, value in vars(module).items())
+        for module in model.modules()
+    )
 
 
 def position_term(model: Any) -> Term | None:

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from bertsecrets.ablation import shared_prefix
-from bertsecrets.ablation.bert_layer import Block, position_term
+from bertsecrets.ablation.bert_layer import Block, has_hooks, is_unmodified, position_term
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet, check_sets, lowest_layer, single_heads, whole_layers
 from bertsecrets.ablation.kinds import UNIFORM, Ablation, Instead
 from bertsecrets.ablation.skeleton import Skeleton, Vectors, probe
@@ -34,32 +34,36 @@ PATH_TOLERANCE = 1e-4  # maximum difference between two computations of the same
 class Engine:
     """A classifier prepared for ablation. Its weights must not change afterwards.
 
-    `blocks` is None if only the general path supports the model.
+    `blocks` is None if only the general path supports the model. `scale` is the largest absolute logit of a probe.
     """
 
     skeleton: Skeleton
     blocks: Sequence[Block] | None
     budget: Budget
     ablation: Ablation = UNIFORM
+    scale: float = 0.0
 
     @classmethod
     def open(cls, classifier: OpenModel, device: torch.device | str = "cpu", ablation: Ablation = UNIFORM) -> "Engine":
         """Return the engine for a classifier, after testing it on a probe.
 
-        The fast path is used if it agrees with the general path. Batches use up to half of the free memory.
+        The fast path is used if it agrees with the general path and the model is unmodified. With hooks, which may act
+        on few inputs, every run starts at the first layer. Batches use up to half of the free memory.
         """
         model = classifier.model.to(device)
         skeleton = Skeleton(model, classifier.layers, classifier.heads)
-        slow = cls(skeleton, None, Budget.of(torch.device(device), model.config.hidden_size), ablation)
+        budget = Budget.of(torch.device(device), model.config.hidden_size)
+        slow = cls(skeleton, None, budget, ablation, scale=float(skeleton.run(probe(model)).abs().max()))
         if model.dtype == torch.float32:  # half precision may round a small change to 0
             slow.check_layers()
-        skeleton.resumes = slow.resumes()
+        skeleton.resumes = not has_hooks(model) and slow.resumes()
         term = position_term(model)
         block_of = cache(partial(Block.from_module, heads=classifier.heads, term=term))  # layers may share a module
         recognised = [next(filter(None, map(block_of, modules)), None) for modules in skeleton.layers]
         blocks = [block for block in recognised if block is not None]
         fast = replace(slow, blocks=blocks)
-        return fast if len(blocks) == len(recognised) and fast.agrees_with(slow) else slow
+        known = len(blocks) == len(recognised) and is_unmodified(model)
+        return fast if known and fast.agrees_with(slow) else slow
 
     def check_layers(self) -> None:
         """Check that disabling all heads of any layer changes the output of the last layer."""
@@ -124,7 +128,7 @@ class Engine:
 
     def _close(self, one: torch.Tensor, two: torch.Tensor) -> bool:
         slack = PATH_TOLERANCE if self.skeleton.model.dtype == torch.float32 else 0.1
-        return one.shape == two.shape and bool((one - two).abs().max() <= slack * two.abs().max().clamp(min=1))
+        return one.shape == two.shape and bool((one - two).abs().max() <= slack * two.abs().max().clamp(min=self.scale))
 
     def logits(
         self,

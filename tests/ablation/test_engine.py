@@ -194,15 +194,6 @@ def test_an_additive_position_bias_is_detected_behind_the_attention_interface(mo
     check(ablate(engine, tokens(), MIXED), logits_from_mean_values(classifier.model, tokens(), MIXED))
 
 
-def test_a_model_that_only_resembles_bert_takes_the_general_path():
-    classifier = tiny("Bert")
-    for layer in classifier.model.bert.encoder.layer:
-        layer.intermediate.register_forward_hook(lambda _m, _i, output: output * 2)
-    engine = Engine.open(classifier)
-    assert engine.blocks is None
-    check(ablate(engine, tokens(), MIXED), plain_logits(classifier.model, tokens(), MIXED))
-
-
 def test_a_layer_whose_attention_has_no_effect_is_refused():
     classifier = tiny("Bert")
     torch.nn.init.zeros_(classifier.model.bert.encoder.layer[1].attention.output.dense.weight)
@@ -210,12 +201,11 @@ def test_a_layer_whose_attention_has_no_effect_is_refused():
         Engine.open(classifier)
 
 
-def test_a_model_that_treats_long_inputs_differently_is_refused():
+def test_a_difference_on_the_longest_example_only_is_noticed():
     classifier = tiny("Bert")
+    engine = by_path("fast", classifier)
     for layer in classifier.model.bert.encoder.layer:
         layer.intermediate.register_forward_hook(lambda _m, _i, output: output * (2 if output.shape[1] > 9 else 1))
-    engine = Engine.open(classifier)
-    assert engine.blocks is not None
     with pytest.raises(RuntimeError, match="but the model returns"):
         ablate(engine, tokens((5, 12)), MIXED)
 
@@ -328,3 +318,62 @@ def test_a_model_whose_layers_return_more_than_hidden_states_runs_from_the_start
     engine = Engine.open(classifier)
     assert not engine.skeleton.resumes
     check(ablate(engine, tokens((5, 9)), MIXED), logits_from_mean_values(classifier.model, tokens((5, 9)), MIXED))
+
+
+def _outliers(_module, _inputs, output):
+    """Change the largest value of each token."""
+    return torch.where(output.abs() == output.abs().amax(-1, keepdim=True), -3 * output, output)
+
+
+def _hooked_value(model):
+    model.bert.encoder.layer[1].attention.self.value.register_forward_hook(_outliers)
+
+
+def _hooked_encoder(model):
+    model.bert.encoder.register_forward_pre_hook(lambda _module, inputs: (inputs[0].roll(1, 1), *inputs[1:]))
+
+
+def _hook_for_maps(model):
+    def hook(_module, _inputs, output):
+        rows, tokens, width = output.shape
+        return output.view(rows, tokens, width) * 1.5
+
+    model.bert.encoder.layer[-1].attention.self.query.register_forward_hook(hook)
+
+
+def _replaced_method(model):
+    layer = model.bert.encoder.layer[0]
+    layer.feed_forward_chunk = lambda hidden: _outliers(None, None, type(layer).feed_forward_chunk(layer, hidden))
+
+
+class _OtherNorm(torch.nn.Module):
+    def forward(self, hidden):
+        return _outliers(None, None, hidden)
+
+
+def _own_class(model):
+    model.bert.encoder.layer[0].intermediate.intermediate_act_fn = _OtherNorm()
+
+
+ALTERED = [_hooked_value, _hooked_encoder, _hook_for_maps, _replaced_method, _own_class]
+
+
+@pytest.mark.parametrize("alter", ALTERED)
+def test_code_of_a_users_own_runs_as_it_is(alter):
+    classifier = tiny("Bert")
+    alter(classifier.model)
+    engine = Engine.open(classifier)
+    assert engine.blocks is None
+    check(ablate(engine, tokens(), EVERY_KIND), plain_logits(classifier.model, tokens(), EVERY_KIND))
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1.0, 1e3])
+def test_paths_are_compared_on_the_scale_of_the_logits(factor):
+    classifier = tiny("Bert")
+    with torch.no_grad():
+        classifier.model.classifier.weight.mul_(factor)
+        classifier.model.classifier.bias.zero_()
+    assert Engine.open(classifier).blocks is not None
+    for layer in classifier.model.bert.encoder.layer:
+        layer.attention.self.scaling *= 3
+    assert Engine.open(classifier).blocks is None
