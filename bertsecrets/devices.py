@@ -6,7 +6,7 @@ This module is part of every code digest (`bertsecrets.store.code`), and `device
 import os
 import re
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bertsecrets.errors import UserError
 from bertsecrets.settings import Params
@@ -100,7 +100,7 @@ def device_name(device: "torch.device") -> str:
         number = torch.get_num_threads()
         parts = [f"CPU {torch.backends.cpu.get_cpu_capability()}" if device.type == "cpu" else device.type]
         parts.append(f"{number} thread{'s' if number != 1 else ''}")
-    return ", ".join([*parts, *_environment(), *_flags()])
+    return ", ".join([*parts, *_environment(), *_flags(device)])
 
 
 def _environment() -> list[str]:
@@ -113,15 +113,35 @@ def _environment() -> list[str]:
     return [f"{name}={os.environ[name]}" for name in names]
 
 
-def _flags() -> list[str]:
-    """Return the arithmetic settings of torch that differ from their defaults."""
+def _flags(device: "torch.device") -> list[str]:
+    """Return the arithmetic settings of torch that differ from their defaults, apart from those of `best_device`."""
     import torch
+    from torch.backends import cuda, cudnn, mha, mkldnn
 
-    flags = {
-        f"float32 matmul precision {torch.get_float32_matmul_precision()}": "highest",
-        f"deterministic algorithms {torch.are_deterministic_algorithms_enabled()}": "False",
-        f"cuDNN TF32 {torch.backends.cudnn.allow_tf32}": "True",
-        f"cuDNN deterministic {torch.backends.cudnn.deterministic}": "False",
-        f"default dtype {torch.get_default_dtype()}": "torch.float32",
+    matmul = cuda.matmul
+    values = {
+        "deterministic algorithms": (torch.are_deterministic_algorithms_enabled(), False),
+        "default dtype": (torch.get_default_dtype(), torch.float32),
+        "flush denormals": (not float(torch.tensor(1e-38) * 1e-3), False),
+        "transformer fast path": (mha.get_fastpath_enabled(), True),
+        "math attention": (cuda.math_sdp_enabled(), True),
+        "memory-efficient attention": (cuda.mem_efficient_sdp_enabled(), True),
+        "flash attention": (device.type == "cuda" or cuda.flash_sdp_enabled(), True),
+        "oneDNN": (mkldnn.enabled, True),
+        "oneDNN deterministic": (mkldnn.deterministic, False),
+        "cuDNN": (cudnn.enabled, True),
+        "cuDNN deterministic": (cudnn.deterministic, False),
+        "cuDNN benchmark": (cudnn.benchmark, False),
+        "fp16 accumulation": (matmul.allow_fp16_accumulation, False),
+        "fp16 reduction": (matmul.allow_fp16_reduced_precision_reduction, True),
+        "bf16 reduction": (matmul.allow_bf16_reduced_precision_reduction, True),
+        **{f"oneDNN {name} precision": (_exact(getattr(mkldnn, name)), "ieee") for name in ("matmul", "conv", "rnn")},
+        "CUDA matmul precision": (_exact(matmul), "ieee"),
+        **{f"cuDNN {name} precision": (_exact(getattr(cudnn, name)), "tf32") for name in ("conv", "rnn")},
     }
-    return [text for text, default in flags.items() if not text.endswith(f" {default}")]
+    return [f"{name} {value}" for name, (value, default) in values.items() if value != default]
+
+
+def _exact(operation: Any) -> str:
+    """Return the precision of float32 products in a backend's operation, such as `tf32`, or `ieee` if none was set."""
+    return "ieee" if operation.fp32_precision == "none" else operation.fp32_precision
