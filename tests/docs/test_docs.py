@@ -18,7 +18,7 @@ from bertsecrets.claims.schema import Claim
 from bertsecrets.cli.main import build_parser, main
 from bertsecrets.compare.changes import read_verdicts_file
 from bertsecrets.measures.registry import measure_names
-from bertsecrets.options import flag
+from bertsecrets.options import flag, variable
 from bertsecrets.report.explanation import statements
 from bertsecrets.texts.own_tasks import read_task_file
 from instruments.__main__ import build_parser as build_instruments
@@ -205,6 +205,7 @@ def test_the_tables_of_every_page_are_current(tables):
 def test_every_environment_variable_is_documented():
     sources = "".join(path.read_text(encoding="utf-8") for path in (PROJECT / "bertsecrets").rglob("*.py"))
     used = set(re.findall(r"\bBERTSECRETS_[A-Z]+", sources))
+    used |= {variable(name) for name in re.findall(r"\bvariable\([\"'](\w+)[\"']\)", sources)}
     assert used == set(re.findall(r"^\| `(BERTSECRETS_[A-Z]+)`", (DOCS / "options.md").read_text(), re.M))
 
 
