@@ -33,7 +33,7 @@ MEMORY_MESSAGES = ("can't allocate memory", "cannot allocate memory", "unable to
 
 
 class UserError(Exception):
-    """An error that the user can fix. The one-line message gives the problem, the value, and what to do.
+    """An error that the user can fix. The one-line message states the problem, the invalid value, and what to do.
 
     The command line prints the message and exits with code 2. In a run of several claims, the other claims are judged
     before the run ends with this error.
@@ -49,15 +49,15 @@ class NotApplicableError(UserError):
 
 
 class NotGivenError(NotApplicableError):
-    """An error about an input, such as a second model, that the user did not give although a quantity needs it."""
+    """An error about an input that a quantity needs but the user did not give, such as a second model."""
 
 
 class MisreadError(UserError, RuntimeError):
-    """An error about a failed consistency check. The model is not measured, because the suite may misread it."""
+    """An error about a failed consistency check. The model is not measured, because the suite might misread it."""
 
 
 class RunError(UserError):
-    """An error, such as a full disk, that affects every measurement and ends the run."""
+    """An error that affects every measurement and therefore ends the run, such as a full disk."""
 
 
 def interrupt(number: int, _frame: object) -> NoReturn:
@@ -77,7 +77,7 @@ def first_line(error: BaseException) -> str:
 
 
 def one_line(text: object) -> str:
-    r"""Return a message on one line, with unprintable characters escaped.
+    r"""Return text as a single line, with unprintable characters escaped.
 
     >>> one_line("not valid:\n  at byte\x1b[2J 3")
     'not valid: at byte\\x1b[2J 3'
@@ -87,7 +87,7 @@ def one_line(text: object) -> str:
 
 
 def shortened(text: str, most: int = 300) -> str:
-    """Replace the middle of a text with `...` if the text is longer than `most` characters.
+    """Replace the middle of `text` with `...` if it is longer than `most` characters.
 
     >>> shortened("a" * 10, most=4)
     'aa...aa'
@@ -96,7 +96,7 @@ def shortened(text: str, most: int = 300) -> str:
 
 
 def excerpt(text: object, most: int = 300) -> str:
-    r"""Put a text on one line, and replace its middle with `...` if the line is longer than `most` characters.
+    r"""Put text on one line, and replace the middle of the line with `...` if it is longer than `most` characters.
 
     >>> excerpt("bad\n  value")
     'bad value'
@@ -195,7 +195,7 @@ def from_extra(package: str) -> Iterator[None]:
 
 
 def check_extra(extra: str) -> None:
-    """Check, without importing them, that all packages of an extra are installed."""
+    """Check that all packages of an extra are installed, without importing them."""
     for package, (module, own, _) in OPTIONAL_PACKAGES.items():
         if own == extra and find_spec(module) is None:
             raise MissingError(_advice(package))

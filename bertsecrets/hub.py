@@ -29,8 +29,8 @@ class Repository:
     """A hub repository at one revision: a branch, a tag, a commit or, if `revision` is None, the main branch.
 
     Args:
-        title: Name of the repository for messages.
-        advice: What to do if the repository is unavailable, for messages.
+        title: Name of the repository in messages.
+        advice: Text for messages that says what to do if the repository is unavailable.
         hint: Suggestion to add to messages, such as a known repository with a similar name; empty if none exists.
         pins: Published sha256 digests by file name. If given, only these files are downloaded.
     """
@@ -108,7 +108,7 @@ class Repository:
 
     @contextmanager
     def _errors_in_one_line(self) -> Iterator[None]:
-        """Turn any error raised by the hub's library into a RunError with the same message."""
+        """Turn any error raised by the hub's library into a RunError with a one-line message."""
         from huggingface_hub.errors import LocalEntryNotFoundError
 
         try:
@@ -121,7 +121,7 @@ class Repository:
             raise RunError(f"cannot download {self.title}: {why}{self.hint}: {self.advice}") from error
 
     def _broken_off(self, error: BaseException) -> str | None:
-        """Return a message if the download client failed with an unspecific error; None for all other errors.
+        """Return a message if the download client's error does not show its cause; None for all other errors.
 
         Download threads share one client, so a failed request can make the other threads fail with errors of any type.
         To find the cause, this method sends its own request to the hub.
@@ -175,7 +175,7 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 
 @contextmanager
 def _progress_bars() -> Iterator[None]:
-    """Enable the hub library's progress bars on a terminal inside the block. Opening a model disables these bars."""
+    """On a terminal, enable the hub library's progress bars inside the block. Opening a model disables these bars."""
     from huggingface_hub import constants
     from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 

@@ -1,4 +1,4 @@
-"""Checks of option values, and the ranges that they allow."""
+"""Checks of option values, and the limits of the allowed ranges."""
 
 import os
 from typing import cast

@@ -33,7 +33,7 @@ log.addHandler(_handler)
 
 @contextmanager
 def shown_by(inside: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
-    """Until the block ends, write each message inside the context `inside`, for example to suspend output capturing."""
+    """Write each message in the context `inside()` until the block ends, for example to suspend output capturing."""
     before, _handler.inside = _handler.inside, inside
     try:
         yield
@@ -104,9 +104,9 @@ def counted(number: int, noun: str) -> str:
 
 
 def time_left(began: float, done: int, total: int) -> str:
-    """Return a text with the time left at the rate so far, to append to a line; "" if all items are done.
+    """Return the time left at the rate so far, as text to append to a line, or "" if all items are done.
 
-    `began` is a time of the monotonic clock, and `done` must be at least 1.
+    `began` is a value of `time.monotonic()`, and `done` must be at least 1.
     """
     seconds = (time.monotonic() - began) / done * (total - done)
     return f"; about {in_time(seconds)} left at this rate" if done < total else ""

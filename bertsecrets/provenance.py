@@ -41,7 +41,7 @@ def software() -> dict[str, str]:
 
 
 def run_facts() -> dict[str, Any]:
-    """Return the time (`made`), git state (`commit` and `modified`, see `suite_commit`) and `software` of a run."""
+    """Return the time (`made`), the git state (`commit` and `modified`, see `suite_commit`) and `software` of a run."""
     commit, modified = suite_commit()
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {"made": made, "commit": commit, "modified": modified, "software": software()}
@@ -78,7 +78,7 @@ def _git(folder: Path, *command: str) -> str | None:
 
 
 def _installed_commit() -> str | None:
-    """Return the commit from which pip installed the suite; None unless it was installed from a git URL (PEP 610)."""
+    """Return the commit that pip installed the suite from, or None if pip did not install it from git (PEP 610)."""
     try:
         origin = json.loads(distribution("bertsecrets").read_text("direct_url.json") or "{}")
         return origin.get("vcs_info", {}).get("commit_id")

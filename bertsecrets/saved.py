@@ -1,4 +1,4 @@
-"""Judging saved measurements in the same way as a session's measurements."""
+"""Saved measurements, which are judged in the same way as a session's measurements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

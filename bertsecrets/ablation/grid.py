@@ -82,9 +82,9 @@ class Grid:
         """Compute missing portions, and return all results in the order of `sets`.
 
         Args:
-            compute: Function that returns the results for some sets. Its second argument is a progress callback.
-            progress: Progress callback, called with the number of sets that any process has completed since the last
-                call, which may be a fraction.
+            compute: Function that returns the results for the given sets. Its second argument is a progress callback.
+            progress: Progress callback. Its argument is the number of sets (possibly a fraction) that any process has
+                completed since the last call.
         """
         with in_use(self.folder):
             results = self._results(compute, progress or (lambda _done: None))

@@ -1,6 +1,6 @@
 """Kinds of ablation. The kind determines what a disabled head passes to the output projection.
 
-A head's vector at a token is the attention-weighted sum of the value vectors. A disabled head instead has the vector
+A head's vector at a token is the attention-weighted sum of the value vectors. A disabled head has this vector instead:
 
 - `uniform`: the mean of the value vectors at all tokens that the head can attend to, as with weights 1/L (K19 section
   4.6);
@@ -42,7 +42,7 @@ class Ablation:
         return self.kind != "uniform"
 
     def instead(self, skeleton: Skeleton, encoded: Encoded, tokens: int) -> Instead:
-        """Return a function that computes the replacement vectors of rows of `encoded`. It returns None for `uniform`.
+        """Return a function that computes replacement vectors for rows of `encoded`. For `uniform`, it returns None.
 
         Batches have about `tokens` tokens.
         """

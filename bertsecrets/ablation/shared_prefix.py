@@ -2,10 +2,10 @@
 
 The runs for two sets are identical up to the first layer in which the sets differ. All runs therefore form a tree. One
 state (the hidden vectors of all tokens) enters layer 0, and each layer splits a state into several, one for each choice
-of disabled heads. Attention is computed once per state. To disable head h, only W_o[h] (instead_h - context_h) is
-added. The vector instead_h is the mean of V or, for other kinds of ablation, another replacement vector. In the last
-layer, only the first token is computed, because the classifier uses no other token. Rows have equal lengths, so neither
-padding nor a mask is needed.
+of disabled heads. Attention is computed once per state. Head h is disabled by adding W_o[h] (replacement - context),
+where `context` is the head's context vector. The replacement is the mean of V or, for other kinds of ablation, another
+vector. In the last layer, only the first token is computed, because the classifier uses no other token. Rows have equal
+lengths, so neither padding nor a mask is needed.
 """
 
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ def run(
 ) -> Float[torch.Tensor, "sets rows outputs"]:
     """Return the logits of rows of equal length for each set of disabled heads, in batches of about `tokens` tokens.
 
-    Without replacement vectors for each layer, mean value vectors are used.
+    If `vectors` is None, disabled heads attend uniformly: their outputs are the mean value vectors.
     """
     steps, ends = plan(tuple(sets), len(blocks))
     at_once = max(1, tokens // ids.numel())

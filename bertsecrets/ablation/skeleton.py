@@ -115,8 +115,8 @@ class WrittenWeights(TorchFunctionMode):
     """A context manager that overwrites the softmax output of disabled heads.
 
     The output of a softmax over the last dimension is taken to be attention weights if its shape is (rows, heads,
-    tokens, tokens). `watch` selects the heads that keep their weights. It may also replace the heads' vectors. These
-    are the result of the next matrix product with the attention weights.
+    tokens, tokens). `watch` selects the heads that keep their weights. It may also replace the heads' vectors, which
+    are the result of the next product of the attention weights and another matrix.
     """
 
     def __init__(self, watch: Watch, shape: tuple[int, ...]):
@@ -228,7 +228,7 @@ class Skeleton:
         raise self._refusal(f"its {layers} layers have {seen} full token-by-token attention maps")
 
     def _watch(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[list[tuple[int, nn.Module]]]:
-        """Return, for each attention call, the module calls that enclose it, starting with the outermost.
+        """Return the module calls that enclose each attention call, starting with the outermost.
 
         A module call is given as (call index, module).
         """
@@ -272,7 +272,7 @@ class Skeleton:
 
     @contextmanager
     def attending(self) -> Iterator[None]:
-        """Switch to the attention implementation that runs need, once for all runs inside the `with` block."""
+        """Switch to the required attention implementation, so that runs inside the `with` block need not switch."""
         before, needed = self.model.config._attn_implementation, ATTENTION_NAME if self.way == "zeroed" else "eager"
         if before == needed:
             yield

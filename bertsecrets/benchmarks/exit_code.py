@@ -45,7 +45,7 @@ class ExitCode:
             kinds.add(OTHER_TEST)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Record the signal that ended the run, but ignore subclasses of KeyboardInterrupt, which pytest raises."""
+        """Record the signal that ended the run. Subclasses of KeyboardInterrupt come from pytest and are ignored."""
         if type(excinfo.value) is KeyboardInterrupt:
             self.signalled = excinfo.value
 

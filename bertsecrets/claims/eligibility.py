@@ -1,4 +1,4 @@
-"""Whether a case can be judged. Before anything is measured, `requirements.eligibility` gives the answer."""
+"""Whether a case can be judged. `requirements.eligibility` determines this before anything is measured."""
 
 from dataclasses import dataclass
 from typing import TypeGuard
@@ -48,8 +48,8 @@ def about_other_architecture(answer: Eligibility) -> TypeGuard[NotApplicable]:
 class ModelFacts:
     """The facts about a model that claims may depend on: its architecture, weights, and numbers of layers and heads.
 
-    A fact is None if it is unknown or not required. A model of unknown shape fits every required shape before it is
-    `measured`, and none afterwards.
+    A fact is None if it is unknown or not required. If the shape is unknown, the model fits every required shape before
+    it is `measured`, and none afterwards.
     """
 
     architecture: str | None = None
@@ -67,7 +67,7 @@ class ModelFacts:
         return cls(recorded.architecture, recorded.weights, shape, measured=True)
 
     def fits(self, wanted: tuple[int, int]) -> bool:
-        """Return whether the model has the wanted numbers of layers and heads per layer; unknown numbers pass."""
+        """Return whether the model has the wanted numbers of layers and, if known, of heads per layer."""
         if self.shape is None:
             return not self.measured
         return self.shape == wanted[: len(self.shape)]

@@ -43,8 +43,8 @@ class Estimand:
             published run adds the variance of one more seed.
         map: The model's mean map, if the quantity correlates it with a published map across heads. This correlation is
             then the first part (see `likeness.with_ceiling`).
-        of_ceiling: Fraction of the correlation between two seeds' maps that the first part must exceed.
-        average: Functions that compute the parts from the mean of all seeds' maps, if this mean map is judged (see
+        of_ceiling: The first part must exceed this fraction of the correlation between two seeds' maps.
+        average: If the mean of all seeds' maps is judged, the functions that compute the parts from it (see
             `likeness.averaged`).
         nothing: Value that the interval must exclude before a claim can be `compatible` with a published figure. This
             is usually the value of a model that has learned nothing, such as the score of a constant answer.
@@ -109,10 +109,10 @@ class OfMap:
 
 @dataclass(frozen=True)
 class ColumnSelection:
-    """Columns (such as heads) that are selected on some of the rows, and judged on the other rows.
+    """Columns (such as heads) that are selected on some of the rows and judged on the other rows.
 
     Args:
-        means: For each column to select, the means of all candidates. The one with the largest mean is selected.
+        means: The means of all candidates, for each column to select. The candidate with the largest mean is selected.
         build: Function that takes the indices of the selected columns and returns the estimand for these columns.
     """
 
@@ -121,7 +121,7 @@ class ColumnSelection:
 
     @property
     def estimand(self) -> Estimand:
-        """The estimand computed for the selected columns."""
+        """The estimand for the selected columns."""
         return replace(self.build([best_index(means) for means in self.means]), selection=self)
 
     @classmethod
@@ -140,7 +140,7 @@ class ColumnSelection:
 
 
 def with_same_selection(estimands: Sequence[Estimand]) -> list[Estimand]:
-    """Return each seed's estimand for the columns with the largest means across seeds; unchanged without selections."""
+    """Return the estimands for the columns with the largest mean across seeds, or unchanged if one has no selection."""
     selections = [estimand.selection for estimand in estimands if estimand.selection is not None]
     if len(selections) < len(estimands):
         return list(estimands)
@@ -208,9 +208,9 @@ def halves(rows: int, clusters: Clusters = None) -> Bool[np.ndarray, " rows"]:
 def cross_fitted(
     sample: Float[np.ndarray, "examples k"], first: Bool[np.ndarray, " examples"]
 ) -> Float[np.ndarray, " examples"]:
-    """Return each example's value in the column with the largest mean on the other half.
+    """Return each half's values in the column that has the largest mean on the other half.
 
-    Means are noisy, so the largest is biased upwards on the half that selected it, but unbiased on the other half.
+    Noise biases the mean of a selected column upwards on the half that selected it, but not on the other half.
 
     Args:
         first: Mask of the examples in the first half (`halves`).
@@ -221,7 +221,7 @@ def cross_fitted(
 def half_means(
     sample: Float[np.ndarray, "examples k"], first: Bool[np.ndarray, " examples"]
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-    """Return the column means of each half. All means of an empty half are 0."""
+    """Return the column means of each half. If a half is empty, its means are 0."""
     halved = (column_means(sample[half])[0] if half.any() else np.zeros(sample.shape[1]) for half in (first, ~first))
     return next(halved), next(halved)
 
@@ -229,7 +229,7 @@ def half_means(
 def of_other_half(
     sample: Float[np.ndarray, "examples k"], first: Bool[np.ndarray, " examples"], by_first: int, by_second: int
 ) -> Float[np.ndarray, " examples"]:
-    """Return each example's value in the column that was selected on the other half."""
+    """Return each half's values in the column that was selected on the other half."""
     return np.where(first, sample[:, by_second], sample[:, by_first])
 
 
@@ -239,7 +239,7 @@ def best_index(means: Float[np.ndarray, " k"]) -> int:
 
 
 def both(choices: Sequence[str]) -> str:
-    """Return the selections of the two halves as text. If the selections are equal, the text contains only one.
+    """Return the selections of the two halves as text. If they are the same, the text names the selection only once.
 
     >>> both(["layer 1", "layer 1"]), both(["layer 1", "layer 2"])
     ('layer 1', 'layer 1 and layer 2')

@@ -60,7 +60,7 @@ class Estimate:
         fewest: Smallest number of examples (or of clusters of examples) from which a column mean is computed. Infinite
             if no block is sampled.
         published: Number of published runs that the quantity compares the model with.
-        seedless: Whether seeds do not matter, because nothing is trained or a single checkpoint is judged.
+        seedless: Whether seeds are irrelevant, because nothing is trained or a single checkpoint is judged.
         within: Range of possible values.
         interaction: Standard deviation across seeds that is due to the interaction of seeds and examples: seeds differ
             in which examples they answer correctly. It is part of `spread`, but estimated from more data.
@@ -134,9 +134,9 @@ class Estimate:
     def _lower_end(self, tail: float) -> float:
         """Return the lower end of the interval. `tail` is the error rate at this end.
 
-        If the quantity is the smallest part, its lower end is the lowest of the lower ends of all parts. If the
-        quantity is the largest part, only parts that may be the largest are considered. The error rate is divided among
-        these parts, and the quantity's lower end is the highest of their lower ends.
+        If the quantity is the smallest part, this is the minimum of the lower ends of all parts. If the quantity is the
+        largest part, this is the maximum of the lower ends of those parts that may be the largest, and the error rate
+        is divided among these parts.
         """
         tested, own = self._tested(tail)
         ends = (self.parts - self._below(own))[tested]
@@ -158,9 +158,9 @@ class Estimate:
         return np.hypot(self._of_examples(tail), of_seeds)
 
     def _of_examples(self, tail: float) -> Parts:
-        """Return the distance from each part down to the bootstrap's lower percentile; 0 if the percentile is higher.
+        """Return each part minus the lower percentile of its bootstrap replicates, or 0 if the percentile is higher.
 
-        If all resamples are equal, return the largest change that kinds of rows missing from the sample could cause.
+        If all replicates are equal, return the largest change that a type of row outside the sample could cause.
         """
         from scipy.special import ndtri
 
@@ -196,8 +196,8 @@ def estimate(
     independently. The interaction of seeds and examples is counted once, as part of the seed variance.
 
     Args:
-        examples_share: Factor by which the sampling error of the examples is multiplied. 0 if the estimate is about
-            these examples only.
+        examples_share: Factor by which the sampling error of the examples is multiplied. 0 if the estimate applies
+            only to these examples.
         of_row: Largest effect of a single row on the sum over rows. 0 if unknown.
     """
     from scipy.special import ndtri
@@ -251,10 +251,10 @@ def estimate(
 
 
 def unseen_share(rows: float, tail: float) -> float:
-    """Return an upper limit for the share of a type of row that does not occur among `rows` random rows.
+    """Return an upper limit on the share of a type of row that does not occur among `rows` random rows.
 
-    The limit is the exact binomial one (Clopper and Pearson 1934), about 3 / `rows` if `tail` is 5%. The probability
-    that it is too low is `tail`.
+    This is the exact binomial limit (Clopper and Pearson 1934), which is about 3 / `rows` if `tail` is 5%. The
+    probability that the limit is too low is `tail`.
 
     >>> round(unseen_share(60, 0.05), 3), unseen_share(float("inf"), 0.05)
     (0.049, 0.0)
@@ -270,7 +270,7 @@ def _alike(replicates: Replicates) -> Bool[np.ndarray, " parts"]:
 def far_seed(values: Sequence[float]) -> tuple[int, float] | None:
     """Return the index of the seed farthest from the mean of the others, and its distance in standard deviations.
 
-    The standard deviation is that of the others. None for too few seeds, or for a distance of at most `FAR_SEED`.
+    The standard deviation is also that of the others. Return None for too few seeds or a distance up to `FAR_SEED`.
 
     >>> far_seed([60.0, 61.0, 59.0, 60.0, 60.0]), far_seed([60.0, 61.0, 59.0, 60.0, 50.0])[0]
     (None, 4)
@@ -304,7 +304,7 @@ def _fewest(block: Float[np.ndarray, "rows k"], clusters: Clusters) -> float:
 def _replicates(estimands: Sequence[Estimand], settings: JudgeParams, annotated: bool = True) -> BySeed:
     """Return each seed's statistic on each resample. Draws depend on a block's position and size, not on the model.
 
-    `annotated`: whether to also resample the blocks of annotated heads (those with a number in `drawn`).
+    If `annotated` is False, the blocks of annotated heads, which have a number in `drawn`, are not resampled.
     """
     first, means = estimands[0], []
     for place in range(len(first.blocks)):

@@ -5,7 +5,7 @@ deviates if the interval lies on the other side of the limit. It also deviates i
 too small: less than the smallest effect of interest, or less than half of the published effect. A figure deviates if
 the observed value lies outside the prediction interval around the published value. A figure is compatible if the
 observed value lies inside the prediction interval, and the confidence interval excludes the value of a model that
-learned nothing. An equality holds if the interval lies within the smallest effect of interest.
+learned nothing. An equality holds if the whole interval lies inside `value` ± the smallest effect of interest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ class Evidence:
         published_error: Sampling error of the published figure, if it was measured on different examples.
         level: Confidence level of the interval that decides an order or an equality.
         confidence: Confidence level of the run. The band around a published figure has the same level.
-        early: Factor of the error rate for deviations from a published figure; below 1 if more seeds may follow.
+        early: Factor applied to the error rate of deviations from a published figure; below 1 if more seeds may follow.
     """
 
     case: JudgedCase
@@ -100,13 +100,13 @@ class Evidence:
 
 
 class _Expectation(Section):
-    """The base class of orders and equalities. Measurements can confirm both, because their `value` is exact."""
+    """The base class of orders and equalities. Measurements can confirm them, because `value` is an exact number."""
 
     passes: ClassVar[Outcome] = "reproduced"
     value: float = 0.0
 
     def decidable(self, limits: Ends, unit: str) -> bool:
-        """Return whether a band can decide a claim."""
+        """Return True, because the band of an order or an equality is never too wide to decide the claim."""
         return True
 
 
@@ -138,11 +138,11 @@ class Order(_Expectation):
         return MIN_EFFECT_SHARE * effect if effect > 0 else float("-inf")
 
     def band(self, case: JudgedCase, *_: Any) -> Ends:
-        """Return both ends of the range above `value`, or of the range below it. One of the ends is infinite."""
+        """Return the range that the claim allows: from `value` to infinity, or from -infinity to `value`."""
         return (self.value, float("inf")) if self.kind == "above" else (float("-inf"), self.value)
 
     def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
-        """Return, as a tuple, the one value that the interval must exclude before the claim can be decided."""
+        """Return a 1-tuple with the value that the interval must exclude before the claim can be decided."""
         return (self.sign * self.threshold(evidence.case),)
 
     def decide(self, evidence: Evidence) -> Decision:
@@ -166,7 +166,7 @@ class Order(_Expectation):
         return self.passes, Grounds.BEYOND_LIMIT(side=self.kind, **facts)
 
     def p_values(self, evidence: Evidence) -> PValues:
-        """Return two p-values: one against the claim, and one in favour of the claim."""
+        """Return two p-values: one against the claim, and one in favour of it."""
         case, observed = evidence.case, evidence.observed
         above, below = (observed.p_above, observed.p_below)[:: int(self.sign)]
         threshold, half = self.threshold(case), self.half_of_published(case)
@@ -177,12 +177,12 @@ class Order(_Expectation):
         return against, in_favour
 
     def contradicts(self, value: float) -> bool:
-        """Return whether a value contradicts the order, as some in K19's table 1 do ("well on all tasks")."""
+        """Return whether a value contradicts the order, as some in K19's table 1 contradict "well on all tasks"."""
         return self.sign * value <= self.sign * self.value
 
 
 class Equality(_Expectation):
-    """The expectation that the quantity equals `value`, up to the smallest effect of interest."""
+    """The expectation that the quantity differs from `value` by less than the smallest effect of interest."""
 
     kind: Literal["equal"]
 
@@ -192,7 +192,7 @@ class Equality(_Expectation):
         return self.value - size, self.value + size
 
     def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
-        """Return the values that the interval must exclude before the claim can be decided."""
+        """Return the two values that the interval must exclude before the claim can be decided."""
         return self.band(evidence.case)
 
     def decide(self, evidence: Evidence) -> Decision:
@@ -206,7 +206,7 @@ class Equality(_Expectation):
         return "inconclusive", Grounds.PARTLY_EQUAL(**facts)
 
     def p_values(self, evidence: Evidence) -> PValues:
-        """Return two p-values: one against the claim, and one in favour of the claim."""
+        """Return two p-values: one against the claim, and one in favour of it."""
         (low, high), observed, level = self.band(evidence.case), evidence.observed, evidence.level
         against = min(observed.p_below(low, level), observed.p_above(high, level))
         return against, max(observed.p_above(low, level), observed.p_below(high, level))
@@ -229,7 +229,7 @@ class Figure(Section):
     ) -> Ends | None:
         """Return the prediction interval for the mean across seeds; None if the seed variance is unknown.
 
-        Without `observed`, the band is that for infinitely many seeds.
+        If `observed` is None, the interval is for the mean across infinitely many seeds.
         """
         figure = case.figure
         assert figure.published is not None
@@ -311,7 +311,7 @@ class Figure(Section):
         return self.passes, Grounds.INSIDE(**facts)
 
     def _difference(self, case: JudgedCase, value: float, band: Ends) -> dict[str, Any]:
-        """Return the difference from the published figure, with an interval as wide as the band before clipping."""
+        """Return the difference from the published figure, with an interval of the same width as the unclipped band."""
         published = case.figure.published
         assert published is not None
         half, difference = max(published - band[0], band[1] - published), value - published
@@ -319,7 +319,7 @@ class Figure(Section):
         return {"published": published, "difference": difference, "half": half, **ends}
 
     def _learned(self, evidence: Evidence) -> Decision | None:
-        """Return the decision for a model that learned something, unlike that of the published constant answer."""
+        """Return the decision if the model learned something although the published answer is constant, else None."""
         case = evidence.case
         most = max((nothing + case.tolerance for nothing in self.doubtful(evidence)), default=np.inf)
         if not case.figure.constant_answer or evidence.interval[0] <= most:
@@ -327,7 +327,7 @@ class Figure(Section):
         return "inconclusive", Grounds.LEARNED_SOMETHING(interval=evidence.interval, nothing=most - case.tolerance)
 
     def p_values(self, evidence: Evidence) -> PValues:
-        """Return the p-value against the claim, and None: a value inside the prediction interval supports no claim."""
+        """Return the p-value against the claim, and None, because no measurement can confirm a published figure."""
         from scipy.special import stdtr  # scipy.stats would take five times as long to import
 
         case, published = evidence.case, evidence.case.figure.published
@@ -347,7 +347,7 @@ class Figure(Section):
         return min(high, 100.0) - max(low, 0.0) <= WIDEST_BANDS.get(unit, float("inf"))
 
     def doubtful(self, evidence: Evidence) -> tuple[float, ...]:
-        """Return the value that the quantity has for a model that learned nothing; empty if this value is unknown."""
+        """Return a 1-tuple with the quantity's value for a model that learned nothing, or () if it is unknown."""
         values = [estimand.nothing for estimand in evidence.estimands if estimand.nothing is not None]
         return (float(np.mean(values)),) if values else ()
 
@@ -361,7 +361,7 @@ class Figure(Section):
         return observed.examples_error * float(np.sqrt(sum(measured.values()) / published))
 
     def share_of_other_rows(self, measurements: Iterable[Measurement]) -> float:
-        """Return the factor by which the sampling error is multiplied in a comparison with the published figure.
+        """Return the factor by which to multiply the sampling error when comparing with the published figure.
 
         It is 1 if the figure was measured on different examples. If it was measured on the validation set, the factor
         is 0 for measurements on the whole set, and between 0 and 1 for measurements on some of its rows.

@@ -50,7 +50,7 @@ SCORE_QUANTITIES = (
 
 
 class SmallestEffect(Section):
-    """A smallest effect of interest, or a tolerance, that a claim states together with a reason.
+    """The smallest effect of interest or the tolerance that a claim states, with a reason for it.
 
     It replaces the default for the claim's unit.
     """
@@ -63,9 +63,9 @@ class Known(Section):
     """A known outcome for a model on a task, with the evidence for it.
 
     A deviation that was observed (`deviates`) is an expected failure. If the claim does not deviate, the benchmark
-    reports this as unexpected. A deviation that is only `expected`, for example from another study, may or may not
-    appear. `version` is the version of the claim that was judged. If the claim has a newer version by now, the outcome
-    is treated as if it were only `expected`.
+    reports this as unexpected. A deviation that is only `expected`, for example because another study found it, may or
+    may not occur. `version` is the version of the claim that was judged. If the claim has a newer version by now, the
+    outcome is treated as if it were only `expected`.
     """
 
     model: Annotated[str, AfterValidator(full_name)]
@@ -78,10 +78,10 @@ class Known(Section):
 class TaskFigure(Section):
     """The published figure of a claim on one task.
 
-    `published` is in the claim's unit, and None if the source gives only an order. `rounding` is half a unit of the
+    `published` is in the claim's unit. It is None if the source gives only an order. `rounding` is half a unit of the
     last published digit. `seed_std` is the seed-to-seed standard deviation from `seed_source`, with `seed_degrees`
-    degrees of freedom (4 for five seeds). `doubt` is the standard error of the published figure. It is given if the
-    published run does not count as one more run of the same procedure. `second` is the figure from a second source.
+    degrees of freedom (4 for five seeds). `doubt` is the standard error of the published figure. If it is None, the
+    published run counts as one more run of the same procedure. `second` is the figure from a second source.
     `constant_answer` marks figures that equal the score of a constant prediction. `band` shows the range in which the
     mean over many seeds must lie, as computed from the other numbers by `python -m instruments bands`.
     """
@@ -115,7 +115,7 @@ class TaskFigure(Section):
 
 
 class References(Section):
-    """References to the sources of those numbers that a claim does not state itself.
+    """References to other sources for numbers that a claim does not state itself.
 
     `published` refers to the published figure. It is a reference, such as `P20`, `K19` or `D1-pretrained`, or the
     difference of two references. `seeds_of` names the sources of the seed-to-seed spread, and `doubt_of` names the
@@ -129,7 +129,7 @@ class References(Section):
 
 
 def source_names(names: Sequence[str]) -> str:
-    """Return the sources of a spread as text.
+    """Return a string that names the sources of a spread.
 
     >>> source_names(["P20", "D1-untrained"])
     'P20, five seeds, and D1-untrained'
@@ -140,13 +140,13 @@ def source_names(names: Sequence[str]) -> str:
 
 
 def published_gain(quantity: str, task_name: str, heads: Iterable[Sequence[int]] = FRAME_HEADS) -> float:
-    """Return, in points, the gain in K19's figure 8 or 9 that corresponds to a quantity.
+    """Return the gain, in points, that K19's figure 8 or 9 shows for a quantity.
 
     For the task `all`, the gain is averaged over the seven tasks. For `named-heads-gain`, it is the smallest gain of
     `heads`, which are pairs (layer, head), both counted from 1.
 
     Raises:
-        ValueError: If the figures show no gain that corresponds to the quantity.
+        ValueError: If the figures do not show a gain for the quantity.
 
     >>> round(published_gain("best-head-gain", "mrpc"), 2)
     1.19
@@ -173,7 +173,7 @@ GAINS: dict[str, Callable[..., Any]] = {  # functions of all gains of a task, an
 class Cited:
     """A resolver that looks up the numbers behind a claim's references.
 
-    `figures` are those of all claims, as written in the files, keyed by claim name and then by task.
+    `figures` contains the figures that the files state for all claims, by claim name and then by task.
     """
 
     quantity: str
@@ -181,7 +181,7 @@ class Cited:
     figures: Mapping[str, Mapping[str, TaskFigure]]
 
     def filled(self, figure: TaskFigure, task_name: str, claim: References) -> TaskFigure:
-        """Return a task's figure, after adding the numbers that the claim takes from its references."""
+        """Return a copy of a task's figure with the numbers that the claim takes from its references."""
         more: dict[str, Any] = {}
         if claim.published is not None:
             more["published"], more["rounding"] = self.published(claim.published, task_name)
@@ -239,7 +239,7 @@ class Cited:
         return score
 
     def published(self, reference: str, task_name: str) -> tuple[float, float]:
-        """Return the figure for a reference `A` or for a difference `A - B` of two references, and its rounding."""
+        """Return the figure that a reference (`A`) or a difference of references (`A - B`) gives, and its rounding."""
         (value, rounding), *rest = (self._value(name, task_name) for name in reference.split(" - "))
         for less, its_rounding in rest:
             value, rounding = value - less, rounding + its_rounding
@@ -259,8 +259,8 @@ class Cited:
         """Combine the named spreads: return the root of their sum of squares, and its degrees of freedom.
 
         For the task `all`, the result is the spread of the mean over tasks. Errors on different tasks are independent,
-        except that readers of maps err in the same direction on every task. The sum of spreads from a single source has
-        the same degrees of freedom as each of them. For several sources, the degrees of freedom follow from the
+        except that readers of maps err in the same direction on every task. Spreads from the same source have the same
+        degrees of freedom, and so does their sum. For several sources, the degrees of freedom follow from the
         Welch-Satterthwaite equation.
         """
         over_tasks = SEVEN_TASKS if task_name == ALL_TASKS and READERS not in names else (task_name,)

@@ -47,10 +47,10 @@ def judge(
     checkpoint: bool = False,
     details: bool = True,
 ) -> Verdict:
-    """Return the verdict on a claim from the measurements of each seed.
+    """Return the verdict on a claim, given the measurements of each seed.
 
     Args:
-        by_seed: For each seed, the measurements that the claim's quantity needs, by name (`requirements.measure_case`).
+        by_seed: For each seed, the named measurements that the claim's quantity needs (`requirements.measure_case`).
         checkpoint: Whether to judge a single checkpoint instead of the training procedure. The interval then accounts
             only for the sampling of examples.
         details: Whether to compute p-values and slow notes, which take most of the time and do not affect the outcome.
@@ -78,7 +78,7 @@ def judge_in_sequence(
     """Return the verdict of the first analysis that settles a claim or, if no analysis does, of the last analysis.
 
     Args:
-        fixed: Number of seeds to judge at once, apart from replaced ones. By default, the claim is judged after each.
+        fixed: Number of seeds to judge at once, not counting replaced seeds. By default, judge after each seed.
     """
     for count in range(min(fixed or 1, len(by_seed)), len(by_seed) + 1):
         verdict = judge(case, by_seed[:count], settings, details=details)
@@ -161,7 +161,7 @@ def _judge(
 def _evidence(
     case: Case, estimands: Sequence[Estimand], measurements: Sequence[Measurement], settings: JudgeParams, alone: bool
 ) -> Evidence:
-    """Return the evidence on a case, or on a single checkpoint (`alone`), with the levels for this number of seeds."""
+    """Return the evidence on a case, at the levels for this number of seeds. If `alone`, judge a single checkpoint."""
     figure = case.claim.expect if isinstance(case.claim.expect, Figure) else None
     observed = estimate(
         estimands,
@@ -216,8 +216,8 @@ def _shortage(evidence: Evidence) -> Cause | None:
 def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> PValues:
     """Return two p-values, corrected for the number of analyses: one against the claim, and one in its favour.
 
-    A claim deviates if and only if the first is at most the run's error rate. It is reproduced if and only if the
-    second, which is None for a published figure, is at most this rate.
+    A claim deviates if and only if the first p-value is at most the run's error rate. It is reproduced if and only if
+    the second p-value is at most this rate. For published figures, the second p-value is None.
     """
     if evidence.refuted:
         return SMALLEST_P_VALUE, 1.0
@@ -230,7 +230,7 @@ def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> PValues:
 
 
 def _power(case: Case, evidence: Evidence) -> str:
-    """Return, as text, how many seeds or examples would decide the claim; empty if unknown, or if none would help."""
+    """Return a remark on how many seeds or examples would decide the claim; empty if no useful number can be given."""
     expect, limits = case.claim.expect, evidence.limits
     if case.figure.constant_answer or evidence.observed.fewest < FEWEST_EXAMPLES:
         return ""
@@ -242,7 +242,7 @@ def _power(case: Case, evidence: Evidence) -> str:
 
 
 def _far_seed(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand]) -> list[str]:
-    """Return a note on a seed that is far from the other seeds, if any. No other check warns of a single bad seed."""
+    """Return a note on a seed that is far from the other seeds, if any. No other check detects a single bad seed."""
     if (far := far_seed([estimand.value for estimand in estimands])) is None:
         return []
     place, distance = far
@@ -254,7 +254,7 @@ def _seed(needed: Mapping[str, Needed]) -> int:
 
 
 def _notes(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand], *, slow: bool) -> list[str]:
-    """Return the notes of the estimands, listed by seed if they differ; with `slow`, also those that take long."""
+    """Return the notes of the estimands, listed by seed if they differ. If `slow`, also compute and add slow notes."""
     notes = []
     for estimand in estimands:
         more = [estimand.slow_note()] if slow and estimand.slow_note else []

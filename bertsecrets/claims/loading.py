@@ -22,7 +22,7 @@ ADDED_FIELDS = {"id", "variant", "known"}  # of an entry that adds outcomes on r
 
 
 def claims_folder() -> Path:
-    """Return the folder of the claims: the project's, unless `BERTSECRETS_EXPECTED` names another folder."""
+    """Return the claims folder: the project's, unless `BERTSECRETS_EXPECTED` names another folder."""
     given = _given()
     return given if given is not None and not given.is_file() else project_path("expected")
 
@@ -38,7 +38,7 @@ def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
     """Return all claims, in the order of file names and entries. If a file has changed, all files are read again.
 
     Args:
-        folder: Folder of the claims. Defaults to `claims_folder()`, plus any file that `BERTSECRETS_EXPECTED` names.
+        folder: The claims folder. Defaults to `claims_folder()`, plus any file that `BERTSECRETS_EXPECTED` names.
 
     Raises:
         UserError: If a file is malformed (the message gives the line), an id is duplicated, or a reference does not
@@ -140,11 +140,11 @@ def cases() -> list[Case]:
 
 
 def find_cases(wanted: str) -> list[Case]:
-    """Return the cases to which a name refers. Names can be written as in tables and messages; capitals do not matter.
+    """Return the cases to which a name refers. Names are case-insensitive; tasks can be given by title (`SST-2`).
 
-    The name can be that of a case (`D1-rte-pretrained`). It can be the full name of a claim (`D1-pretrained`), or its
-    id (`D1`), which refers to all variants; a task can follow (`D1-pretrained-RTE`, `D1-rte`). It can also be a family
-    (`D`), which refers to all its claims except expensive ones.
+    `wanted` can be the name of a case (`D1-rte-pretrained`), the full name of a claim (`D1-pretrained`), or the id of a
+    claim (`D1`), which refers to all variants. A task can follow the name or id of a claim (`D1-pretrained-RTE`,
+    `D1-rte`). `wanted` can also be a family (`D`), which refers to all its claims except expensive ones.
     """
     name = wanted.lower()
     for task_name in TASKS.values():  # as tables spell it: STS-B, SST-2
@@ -171,7 +171,7 @@ def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[
     """Return the cases of the given claims on the given tasks.
 
     Args:
-        claims: Names that `find_cases` accepts. Defaults to the claims of the replication that are not expensive.
+        claims: Names that `find_cases` accepts. Defaults to the inexpensive claims of the replication.
         tasks: Names of tasks, or `all` for claims that are not about a single task (`Case.belongs_to`). Defaults to all
             cases.
     """

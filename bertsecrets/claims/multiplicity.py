@@ -1,7 +1,7 @@
 """Multiple testing: false alarms, deviations that remain after correction, and joint verdicts on several tasks.
 
-At 95% confidence, a claim that holds exactly at its limit deviates by chance in up to one of twenty runs. The sum of
-these rates over the claims of a run bounds the expected number of false alarms.
+At 95% confidence, a claim whose true value is exactly at its limit deviates by chance in at most one run in twenty. The
+sum of these rates over the claims of a run bounds the expected number of false alarms.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ def multiple_testing(verdicts: Iterable[Verdict], confidence: float) -> Together
 
     The procedure is valid under independence or positive dependence. The claims of a run share model, seeds and
     examples, so their errors tend to be positively dependent. A correction for arbitrary dependence (Benjamini and
-    Yekutieli 2001) would require p-values about six times as small.
+    Yekutieli 2001) would require p-values that are about six times smaller.
     """
     from scipy.stats import false_discovery_control
 
@@ -82,8 +82,8 @@ def at_least(p_values: Sequence[float], tasks: int) -> float:
     """Return the p-value for an effect on at least `tasks` tasks, computed from one p-value per judged task.
 
     This is a partial conjunction test (Benjamini and Heller 2008) with the rule of Simes, which is valid if the tasks'
-    p-values are independent or positively dependent. If `tasks` is the number of all judged tasks, the result is the
-    largest of their p-values. If fewer tasks were judged, the result is 1.
+    p-values are independent or positively dependent. If exactly `tasks` tasks were judged, the result is their largest
+    p-value. If fewer were judged, the result is 1.
 
     >>> [at_least([0.01, 0.001, 0.5], tasks) for tasks in (1, 2, 3, 4)]
     [0.003, 0.02, 0.5, 1.0]
@@ -99,7 +99,7 @@ def _count(p_values: Sequence[float], rate: float) -> int:
 
 
 def _words(claim: Claim, exception: Claim | None) -> str:
-    """Return the tasks that a claim is about, as text."""
+    """Return a phrase for the tasks that a claim is about."""
     if claim.over_tasks == "most":
         return "most tasks"
     names = [*claim.tasks, *(exception.tasks if exception else ())]

@@ -35,8 +35,8 @@ class Prospect(Section):
     claim. For each procedure (`auto`, `3` and `5` seeds), `outcomes` contains the proportion of worlds with each
     outcome. `seeds` is the mean number of seeds that `auto` uses. `examples` is the number of rows of the task. For an
     order, `examples_interval` is the interval that is due to the sampling of examples alone, averaged over worlds. If
-    another case has the same value and verdict in every world, `duplicate_of` is its name. `made` and `code` are the
-    date of the simulation and a digest of its code. `definition` is `Case.definition`.
+    another case has the same value and verdict in every world, `duplicate_of` is the name of that case. `made` and
+    `code` are the date of the simulation and a digest of its code. `definition` is `Case.definition`.
     """
 
     worlds: int
@@ -74,7 +74,7 @@ class Prospects(Section):
 
 @cache
 def prospects() -> Prospects | None:
-    """Return the prospects in the folder of the claims; see `read_prospects`."""
+    """Return the prospects in the claims folder (see `read_prospects`)."""
     return read_prospects(claims_folder() / PROSPECTS_FILE)
 
 
@@ -97,7 +97,7 @@ def prospect(case: Case) -> Prospect | None:
 
 
 def advice(case: Case) -> str:
-    """Return what would decide a case that usually stays open, even for a model as published; empty if unknown."""
+    """Return what would decide a case that usually stays open even if the model is as published; empty if unknown."""
     recorded = prospect(case)
     examples = examples_needed(case, recorded) if recorded else None
     if examples is None:
@@ -126,7 +126,7 @@ def examples_needed(case: Case, recorded: Prospect) -> float | None:
 
 
 def prospect_text(case: Case) -> str:
-    """Return a text that says how often a case passes or deviates if the model is as published; empty if unknown."""
+    """Return a clause that says how often a case passes or deviates if the model is as published; empty if unknown."""
     recorded = prospect(case)
     if recorded is None or recorded.share("not applicable") == 1:
         return ""
@@ -141,7 +141,7 @@ def prospect_text(case: Case) -> str:
 
 
 def _of_runs(recorded: Prospect, outcomes: Iterable[str]) -> str:
-    """Return a text that gives the proportion of worlds with these outcomes, and says what was simulated."""
+    """Return a phrase that gives the proportion of worlds with these outcomes and describes the simulation."""
     low, high = recorded.interval(outcomes)
     seeds = f"{recorded.seeds:.1f} seeds on average" if recorded.seeds > 1 else "one seed"
     rows = f", {recorded.examples:,} rows" if recorded.examples else ""

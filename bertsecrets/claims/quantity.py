@@ -47,8 +47,8 @@ class Need:
 class Quantity:
     """A registered function that computes an estimand from measurements and the arguments of a claim.
 
-    `arguments` is the signature of those parameters of the function that are not measurements. The claim gives their
-    values. The other fields are as in `quantity`.
+    `arguments` is the signature of the function without its measurements. A claim gives the values of these parameters.
+    The other fields are as in `quantity`.
     """
 
     name: str
@@ -61,12 +61,12 @@ class Quantity:
     published: bool = False
 
     def read(self, measurements: Mapping[str, Needed], /, **arguments: Any) -> Estimand:
-        """Return the estimand, computed from a claim's arguments and the measurements for each need."""
+        """Compute the estimand from the measurements for each need and the arguments of a claim."""
         return self.function(**{name: measurements[name] for name in self.needs}, **arguments)
 
 
 def all_of(needed: Mapping[str, Needed], *, states: bool = False) -> list[Measurement]:
-    """Return all measurements of one seed that the quantity reads, by need and task; with `states`, its states too."""
+    """Return one seed's measurements for all needs and tasks. If `states` is True, include those of `states_of`."""
     return [
         measurement
         for name, of_need in needed.items()
@@ -76,7 +76,7 @@ def all_of(needed: Mapping[str, Needed], *, states: bool = False) -> list[Measur
 
 
 def states_of(needed: Mapping[str, Needed]) -> tuple[Measurement, ...]:
-    """Return the scores that show whether a seed's checkpoints collapsed, if the quantity needs any."""
+    """Return the scores that show whether a seed's checkpoints collapsed; empty if the quantity does not need them."""
     states = needed.get(STATE, ())
     return states if isinstance(states, tuple) else (states,)
 
@@ -97,12 +97,11 @@ def quantity(
         def growth(after: Measurement, before: Measurement) -> Estimand: ...
 
     Args:
-        about: `published` if the function uses published figures of the task. The user's own tasks have no published
-            figures.
+        about: Set to `published` if the function also uses published figures, which the user's own tasks do not have.
         within: Range of possible values, or a function that takes the name of a task and returns the range. Intervals
             and bands are clipped to this range.
-        inherits: Whether the quantity is meaningless if the checkpoint's scores show that the checkpoint collapsed.
-            False if the quantity's own measurements already show a collapse, or if nothing is fine-tuned.
+        inherits: Whether the quantity is meaningless for a checkpoint whose scores show that it collapsed. False if the
+            quantity's own measurements already show a collapse, or if nothing is fine-tuned.
         **needs: The measurements that the function needs. Each keyword is the name of a parameter of the function.
 
     Raises:

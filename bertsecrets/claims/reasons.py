@@ -14,7 +14,7 @@ _DIFFERENCE = "differs by {difference:+} [{low:+}, {high:+}] from the published 
 
 @unique
 class Grounds(Enum):
-    """The possible grounds of a verdict, as a full and a short text. For a deviation, the short text is its kind."""
+    """The possible grounds of a verdict, each with a full and a short text. A deviation's short text names its kind."""
 
     BEYOND_LIMIT = "{interval} lies {side} {limit}, as claimed", ""
     INCLUDES_LIMIT = "{interval} includes the limit {limit}", "includes {limit}"
@@ -94,7 +94,7 @@ class Grounds(Enum):
 
     @property
     def deviation(self) -> Deviation | None:
-        """The kind of deviation; None if these grounds do not make a claim deviate."""
+        """The kind of deviation that these grounds describe, or None if they do not describe a deviation."""
         return next((kind for kind in DEVIATIONS if kind == self.brief), None)
 
     def __call__(self, **facts: Any) -> "Cause":

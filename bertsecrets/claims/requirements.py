@@ -19,7 +19,7 @@ MAX_FAST_PASSES = 5  # forward passes over the rows; a measure with more is slow
 
 @runtime_checkable
 class Bench(Protocol):
-    """A source of measurements: a session, which measures, or a shelf, which contains stored measurements."""
+    """A source of measurements: a session, which makes them, or a shelf, which contains stored ones."""
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
         """Return a subject's measurement."""
@@ -32,7 +32,7 @@ class Bench(Protocol):
 
 @dataclass(frozen=True)
 class RequiredMeasurement:
-    """A measurement that a case needs for every model and seed, with the name of the need in `Quantity.needs`."""
+    """A measurement that a case needs for every model and seed. Its key in `Quantity.needs` is `need`."""
 
     need: str
     measure: str
@@ -57,7 +57,7 @@ def required_measurements(bench: Bench, case: Case) -> list[RequiredMeasurement]
 
 
 def checkpoint_states(bench: Bench, case: Case) -> list[RequiredMeasurement]:
-    """Return the scores that show whether a case's checkpoints collapsed. Empty if the quantity needs none."""
+    """Return the scores that show whether a case's checkpoints collapsed; empty if the quantity does not need them."""
     if not QUANTITIES[case.claim.quantity].inherits:
         return []
     tuned = (each for each in required_measurements(bench, case) if each.initialisation == "pretrained")
@@ -74,7 +74,7 @@ def _needs(case: Case) -> Mapping[str, Need]:
 
 
 def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
-    """Return those tasks of a need that have data."""
+    """Return the tasks of a need for which data is available."""
     names = need.tasks or (need.task or case.task,)
     problems = {name: bench.missing(need.measure, name) for name in names}
     available = [name for name, problem in problems.items() if problem is None]
@@ -154,7 +154,7 @@ def _subjects(
 
 
 def measured_seeds(shelf: Shelf, case: Case, model: str, seeds: Sequence[int] | None) -> Sequence[int]:
-    """Return the seeds for which the shelf has all measurements that a case needs; none if one of `seeds` lacks any."""
+    """Return the seeds whose measurements for a case are complete, or no seeds if any of `seeds` is incomplete."""
     if seeds is not None:
         return seeds if is_measured(shelf, case, model, seeds) else ()
     return [seed for seed in shelf.seeds().get(model, []) if is_measured(shelf, case, model, [seed])]

@@ -44,11 +44,11 @@ class Claim(References):
     numbers of layers and heads for claims about numbered heads or a map of all heads. `relative` names the equivalent
     claim for models of any shape, if there is one. `needs_weights` names a pinned hub model if the claim is about
     numbers that are specific to this model's weights. If a measurement does not record the weights, only `needs_shape`
-    is checked. `existence` marks claims which say that some head or layer has a property. If the selected head fails on
-    held-out examples, another head may still have the property, so such a claim can be reproduced but cannot deviate.
-    `version` increases with every change of the definition: what is measured, how it is judged, or what is published.
+    is checked. `existence` marks claims that some head or layer has a property. If the selected head fails on held-out
+    examples, another head may still have the property, so such a claim can be reproduced but cannot deviate. `version`
+    increases with every change of the definition: what is measured, how it is judged, or what is published.
     `on_request` marks expensive claims, which are judged only if a command names them. `architectures` lists the
-    architectures that the claim is about, named as in transformers (`gpt2`). Defaults to all.
+    architectures that the claim is about by their names in transformers (such as `gpt2`). Defaults to all.
     """
 
     id: str = Field(pattern=r"^[A-J][0-9]+[bp]?$", description="a letter from A to J and a number, such as C5")
@@ -129,7 +129,7 @@ class Claim(References):
         return self
 
     def filled(self, figures: Mapping[str, Mapping[str, TaskFigure]]) -> "Claim":
-        """Return the claim with its references resolved (`figures` as in `Cited`)."""
+        """Return the claim with its references resolved. For `figures`, see `Cited`."""
         if not (self.published or self.seeds_of or self.doubt_of or self.second):
             return self
         cited = Cited(self.quantity, self.arguments, figures)
@@ -138,7 +138,7 @@ class Claim(References):
 
     @property
     def seedless(self) -> bool:
-        """True if nothing that the claim needs is trained, so that seeds make no difference."""
+        """Whether seeds make no difference, because nothing that the claim needs is trained."""
         return all(
             is_seedless(need.measure)
             or (self.initialisation_of(need) == "untrained" and need.measure not in CLASSIFIER_MEASURES)
@@ -194,7 +194,7 @@ class Claim(References):
 
     @property
     def about_published_figures(self) -> bool:
-        """Whether the claim compares with published figures of its task."""
+        """Whether the claim compares measurements with published figures of its task."""
         return isinstance(self.expect, Figure) or QUANTITIES[self.quantity].published
 
 
@@ -222,7 +222,7 @@ class Case:
 
     @property
     def seedless(self) -> bool:
-        """Whether seeds make no difference to the claim."""
+        """Whether the claim's result is the same for every seed."""
         return self.claim.seedless
 
     @property
@@ -252,8 +252,8 @@ class Case:
     def tolerance(self) -> float:
         """How much the mean over many seeds may differ from the published figure before the claim deviates.
 
-        By default, this is the smallest effect of interest in the claim's unit, or 0 if nothing is trained or sampled,
-        because the published figure should then be reproduced exactly.
+        By default, this is the smallest effect of interest in the claim's unit. If nothing is trained or sampled, it is
+        0, because the published figure should be reproduced exactly.
         """
         if self.stated_tolerance is not None:
             return self.stated_tolerance
@@ -280,7 +280,7 @@ class Case:
         return self.task == ALL_TASKS and (not self.on_tasks or not set(self.on_tasks).isdisjoint(tasks))
 
     def applies_to(self, architecture: str | None) -> bool:
-        """Return whether the claim applies to an architecture, named as in transformers."""
+        """Return whether the claim applies to an architecture, given by its name in transformers (such as `gpt2`)."""
         return not self.claim.architectures or architecture in self.claim.architectures
 
     def known(self, model: str) -> list[Known]:
@@ -289,10 +289,10 @@ class Case:
         return [known for known in self.claim.known if known.task == self.task and known.model in names]
 
     def known_deviation(self, model: str) -> Known | None:
-        """Return the deviation that is on record for this model, observed or only expected, if any."""
+        """Return the deviation on record for this model, even if it was only expected, or None."""
         return next((known for known in self.known(model) if known.status != "reproduces"), None)
 
     def observed_deviation(self, model: str) -> bool:
-        """Return whether the deviation on record was observed, not only expected, with this version of the claim."""
+        """Return whether the current version of the claim was observed to deviate for this model."""
         known = self.known_deviation(model)
         return known is not None and (known.status, known.version) == ("deviates", self.claim.version)

@@ -52,13 +52,13 @@ class Usable:
 
     @property
     def notes(self) -> list[str]:
-        """Notes for the verdict that list the excluded seeds, and the seeds that count but learned nothing."""
+        """Notes for the verdict: the excluded seeds, and the seeds that learned nothing but still count."""
         seeds = {"left out": self.left_out, "counted": self.counted}
         return [f"{len(reasons)} {what}: {', '.join(reasons)}" for what, reasons in seeds.items() if reasons]
 
 
 def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
-    """Return the usable seeds among these, each given by the measurements that the claim's quantity needs, by name."""
+    """Return the usable seeds. For each seed, `by_seed` has the named measurements that the claim's quantity needs."""
     used: list[Mapping[str, Needed]] = []
     problems: dict[bool, list[str]] = {True: [], False: []}  # by whether the seed counts
     for needed in by_seed:
@@ -89,7 +89,7 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
 def seed_problem(needed: Mapping[str, Needed], *, several: bool = True) -> str:
     """Describe the first of a seed's subjects that collapsed or learned nothing; return "" if none did.
 
-    The text names the seed if there are `several`, and the task and kind of model if the seed's subjects differ in it.
+    If there are `several` seeds, name the seed. If its subjects differ in task or initialisation, name this as well.
     """
     subjects = [measurement.subject for measurement in all_of(needed)]
     for measurement in all_of(needed):
@@ -108,7 +108,7 @@ def _vary(subjects: Sequence[Subject], name: str) -> bool:
 
 
 def is_result(measurements: Sequence[Measurement]) -> bool:
-    """Return whether a seed counts even if it learned nothing: only scores are judged, and its predictions vary."""
+    """Return whether a seed counts even if it learned nothing, because only scores are judged and its outputs vary."""
     return all(
         measurement.measure == "scores"
         and not get_measure("scores").degenerate(measurement)

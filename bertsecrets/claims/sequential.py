@@ -1,10 +1,10 @@
 """Confidence levels for analyses after 3, 4 and 5 seeds that control the error rate of all three analyses together.
 
-Two errors are possible for an order or an equality: to find that it holds when it does not, and to find that it
-deviates when it does not. For each of these errors, the probability that any of the analyses makes it is at most the
-run's error rate. All analyses have the same nominal level (Pocock 1977). For a figure, a deviation before the last
-analysis is tested at a tenth of the error rate. The level depends on the number of seeds, not on the command, and the
-schedule is fixed in advance. Stopping early, because of a decision or a budget, therefore cannot increase error rates.
+For an order or an equality, two errors are possible: finding that it holds when it does not, and finding that it
+deviates when it does not. Over all analyses together, the probability of each error is at most the run's error rate.
+All analyses have the same nominal level (Pocock 1977). For a figure, a deviation before the last analysis is tested at
+a tenth of the error rate. The level depends on the number of seeds, not on the command, and the schedule is fixed in
+advance. Stopping early, because of a decision or a budget, therefore cannot increase error rates.
 """
 
 from functools import cache
@@ -21,7 +21,7 @@ QUADRATURE_NODES = 96
 
 
 def early_rate(seeds: int) -> float:
-    """Return the factor by which the error rate for deviations from a figure is multiplied after this many seeds."""
+    """Return the factor applied to the error rate for deviations from a figure in the analysis after `seeds` seeds."""
     return 1.0 if seeds >= ANALYSES[-1] else EARLY_RATE
 
 

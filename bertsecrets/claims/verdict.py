@@ -1,4 +1,4 @@
-"""A verdict: the outcome of a claim on a task, as an object and as data."""
+"""Verdicts, which hold the outcome of a claim on a task and can be converted to serializable data."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class Verdict:
         interim: Text that gives the number of seeds and the confidence level of the analysis (see `sequential`), or
             says that the verdict is only about the measured checkpoints.
         cause: The reason as data; None if the claim was not judged.
-        error: The exception that was raised if the claim could not be measured. Anything but a `UserError` is a bug.
+        error: The exception, if the claim could not be measured. Any exception that is not a `UserError` is a bug.
     """
 
     case: Case
@@ -145,12 +145,12 @@ class Verdict:
 
     @property
     def counted(self) -> bool:
-        """Whether the verdict counts as a result on the model. The claim must come from K19, and be about a model."""
+        """Whether the verdict counts as a result for the model. The claim must come from K19 and be about a model."""
         return self.about_model and not self.case.claim.beyond_k19
 
     @property
     def known_deviation(self) -> bool:
-        """Whether the claim deviates, on all rows, and a deviation from it is on record for the model."""
+        """Whether the claim deviates, all rows were used, and a deviation is on record for one of the models."""
         known = any(self.case.known_deviation(model) for model in self.models)
         return known and self.outcome == "deviates" and not self.limited
 
@@ -279,10 +279,10 @@ def _older(measurement: Measurement) -> list[str]:
 
 
 def against(case: Case, observed: float, band: tuple[float, float], models: Iterable[str]) -> str:
-    """Return a text that says what a deviating value contradicts, such as the paper's text or one of its figures.
+    """Return a phrase that says what a deviating value contradicts, such as the paper's text or one of its figures.
 
-    The text says whether the paper's own figures contradict its claim, whether a second source agrees with the observed
-    value (within half of the band), and which of the measured models were not used in the paper.
+    The phrase also says whether the paper's own figures contradict its claim, whether a second source agrees with the
+    observed value (within half of the band), and which of the measured models were not used in the paper.
     """
     published, second, expect = case.figure.published, case.figure.second_value, case.claim.expect
     whose = SOURCE_TITLES.get(case.claim.first_source.split()[0], case.claim.first_source)

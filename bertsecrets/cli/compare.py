@@ -80,7 +80,7 @@ def _selection(options: argparse.Namespace) -> Selection:
 def compare(options: argparse.Namespace) -> int:
     """Compare two sides, print their differences, and write the requested files.
 
-    Returns 1 if there is drift or, with `--fail-on worse`, if a verdict got worse. Otherwise returns 0.
+    Return 1 if there is drift or, with `--fail-on worse`, if a verdict got worse. Otherwise, return 0.
     """
     from bertsecrets.store.files import write_whole
 

@@ -73,7 +73,7 @@ def _or_missing(what: str) -> Iterator[None]:
 
 
 def _model(name: str, run: RunOptions) -> bool:
-    """Print facts about a model or, if it is missing, the reason. Return whether the model is available."""
+    """Print facts about a model, or why it is missing. Return whether the model is available."""
     from bertsecrets.models.locations import locate
     from bertsecrets.settings import load_settings
     from bertsecrets.texts.rows import TaskRows

@@ -15,7 +15,7 @@ from bertsecrets.types import Subject
 
 
 def find_entry(root: Path, text: str) -> Path:
-    """Return the folder `text` if it is an entry, and otherwise the only entry with `text` in its name."""
+    """Return the folder `text` if it is an entry. Otherwise, return the only entry whose name contains `text`."""
     if (Path(text) / "manifest.json").is_file():
         return Path(text)
     matching = [entry for entry in entries(root) if text in entry.name]
@@ -30,7 +30,7 @@ def find_entry(root: Path, text: str) -> Path:
 
 
 def explanation(entry: Path, session: Session) -> Iterator[str]:
-    """Yield lines that show the inputs of an entry's cache key, and how they differ from those of the session today."""
+    """Yield lines that list the inputs of an entry's cache key, and show how the session's current inputs differ."""
     manifest = read_manifest(entry)
     key = Key.of_manifest(manifest)
     if key is None:
@@ -111,7 +111,7 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]
 
 
 def _short(value: Any) -> str:
-    """Return a value as short text. Digests are truncated to twelve digits."""
+    """Return a short string for a value, with digests truncated to twelve digits."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_short(part)}" for name, part in value.items()) or "none"
     if isinstance(value, list | tuple):

@@ -127,7 +127,7 @@ def fetch(options: argparse.Namespace) -> None:
 
 
 def _fetch_tasks(options: argparse.Namespace) -> None:
-    """Write tasks as a GLUE folder."""
+    """Write the data of the requested tasks to a GLUE folder."""
     from bertsecrets.texts.glue_folder import write_tasks
 
     run = RunOptions.from_namespace(options)

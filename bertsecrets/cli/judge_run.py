@@ -60,7 +60,7 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
 def on_known_tasks(
     session: "Session", chosen: Sequence["Case"], tasks: Sequence[str], tell: Callable[[str], object] = print
 ) -> list["Case"]:
-    """Return the cases that need no new measurements on a task outside `tasks`, and `tell` which are left out."""
+    """Return the cases that need new measurements only on `tasks`, and call `tell` with a line about the others."""
     from bertsecrets.jobs.plan import split_by_stored_tasks
 
     if not tasks or ALL_TASKS in tasks:
@@ -72,7 +72,7 @@ def on_known_tasks(
 
 
 def saved_measurements(saved: "SavedFolder", options: RunOptions) -> "SavedMeasurements":
-    """Return saved measurements of the model and seeds in the options, to be judged as if they had just been made.
+    """Return the saved measurements of the options' model and seeds, so that they can be judged like new ones.
 
     By default, the model and the seeds are those of the recorded run or, if no run is recorded, those in the settings.
     """

@@ -176,7 +176,7 @@ def _versions(item: "Item") -> str:
 
 
 def age(made: datetime) -> str:
-    """Return, as text, how long ago something was made, in the largest unit that fits."""
+    """Return the time since `made` as a string in the largest unit that fits, such as `3 days`."""
     seconds = max(0, int((datetime.now(UTC) - made).total_seconds()))
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:

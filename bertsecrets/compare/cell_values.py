@@ -100,7 +100,7 @@ def _scores(measurement: Measurement) -> Iterator[CellValues]:
 
 
 def _step(measurement: Measurement, block: np.ndarray) -> float:
-    """Return the change in the score, in points, if a single answer changes. Return 0 for a regression task."""
+    """Return how much the score changes, in points, when a single answer changes. Return 0 for a regression task."""
     return 0.0 if TASKS[measurement.subject.task].regression else 100 / len(block)
 
 

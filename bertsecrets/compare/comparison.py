@@ -5,9 +5,9 @@ drift is a difference beyond the seed variance. If both sides are single checkpo
 result applies only to these checkpoints.
 
 A cell is a head, a layer, or the whole model. A cell has drifted if its difference is significantly larger than the
-smallest effect of interest (see `claims.band`). A cell counts as the same if its difference is significantly smaller
-than that effect, according to two one-sided tests. The false discovery rate of drift is controlled over all cells of
-all measures.
+smallest effect of interest (see `claims.band`). A cell is equivalent on both sides if its difference is significantly
+smaller than that effect, according to two one-sided tests. The false discovery rate of drift is controlled over all
+cells of all measures.
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ class CellDifferences:
 
     @property
     def largest(self) -> list[int]:
-        """The drifted cells or, if no cell has drifted, all cells: sorted by deviation, then by change, largest first.
+        """The drifted cells or, if no cell has drifted, all cells, sorted by deviation, then by change, largest first.
 
         Cells with a value on only one side come first.
         """

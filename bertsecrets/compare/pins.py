@@ -73,7 +73,7 @@ def default_place(model: str) -> Path:
 
 
 def check_reason(place: Path, reason: str) -> list[Reason]:
-    """Check that a reason for pinning a model is new, and return the earlier reasons, which the existing pin has."""
+    """Check that a reason for pinning a model is new, and return the earlier reasons from the existing pin, if any."""
     if not reason.strip():
         raise UserError("--reason is empty: say why the model is pinned, or what has changed since the last pin")
     earlier = read_pin(place).reasons if place.exists() else []

@@ -161,7 +161,7 @@ def rows_of(limit: int | None) -> str:
 
 
 def training_difference(one: str | None, other: str | None) -> str:
-    """Return a message if two models were trained on numbers of rows that are known to differ, otherwise ""."""
+    """Return a message if two models are known to be trained on different numbers of rows, otherwise ""."""
     if None in (one, other) or one == other:
         return ""
     return f"trained on different numbers of rows ({one} and {other}): train both with the same --train-limit"
@@ -224,10 +224,10 @@ def measured_side(
     *,
     stop_on_collapse: bool = False,
 ) -> Side:
-    """Measure one side of a comparison, up to the first measure that shows a collapsed model if `stop_on_collapse`.
+    """Measure one side of a comparison.
 
     Unavailable measures are skipped, and the reasons are recorded. A model whose attention maps fail validation counts
-    as collapsed.
+    as collapsed. If `stop_on_collapse` is True, the remaining measures are not run once the model has collapsed.
     """
     parts: list[Part] = []
     left_out: dict[str, UserError] = {}

@@ -85,7 +85,7 @@ def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[JobResult]:
 
 
 def _work(request: Request, options: RunOptions, marker: str, *before: JobResult) -> JobResult:
-    """Run a job on a machine in the cluster, unless its training job failed."""
+    """Run a job on a machine in the cluster. If its training job failed, return that job's error instead."""
     errors = (outcome.error for outcome in before if outcome.request.measure is None)
     error = next(filter(None, errors), None)
     if error is None and not Path(marker).exists():
@@ -124,7 +124,7 @@ def _connected(address: str | None) -> Iterator[Any]:
 
 
 def _check_answers(address: str) -> None:
-    """Check that something listens at an address, because Ray itself has a long timeout."""
+    """Check that a server is listening at an address, because Ray itself would wait for a long time."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:
         if address != "auto":
@@ -173,7 +173,7 @@ def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, f
 
 
 def _probe(marker: str, options: RunOptions) -> tuple[bool, str]:
-    """Return whether this machine can access the store, and the name of its device."""
+    """Return whether this machine can access the store, and the name of the machine's device."""
     import torch
 
     if options.threads is not None:

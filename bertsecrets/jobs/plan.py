@@ -26,7 +26,7 @@ Plan = dict[Request, Request | None]
 
 
 class PlanningSession(Session):
-    """A session that plans jobs for other machines. It downloads no data: those machines must already have them."""
+    """A session that plans jobs for other machines. It downloads nothing: those machines must already have the data."""
 
     def __init__(self, options: RunOptions | None = None, **given: Any):
         super().__init__(options, **given)
@@ -34,7 +34,7 @@ class PlanningSession(Session):
         self.checkpoints = self.measurements.checkpoints
 
     def missing(self, measure: str, task_name: str) -> str | None:
-        """Return what is missing for a measure, or None if nothing is missing. Missing data are ignored."""
+        """Return what a measure lacks, or None if nothing is missing. Missing task data are ignored."""
         return super().missing(measure, ALL_TASKS)
 
 
@@ -88,9 +88,9 @@ def without_network(session: Session) -> MeasurementCache:
 
 
 def remaining(session: Session, planned: Plan) -> Plan:
-    """Return the jobs of a plan whose results are not stored. A training remains only if a measurement needs it.
+    """Return the jobs of a plan whose results are not stored. A training job is kept only if a measurement needs it.
 
-    If the model or the data are not available, results count as not stored.
+    If the model or data of a job is not available, its result counts as not stored.
     """
     left = {job: leader for job, leader in planned.items() if not _is_stored(session.measurements, job)}
     needed = {job.training for job in left}
@@ -107,10 +107,10 @@ def _is_stored(cache: MeasurementCache, job: Request) -> bool:
 
 
 def split_by_stored_tasks(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], str]:
-    """Return the cases that need new measurements only on the given tasks, and a line about the cases left out.
+    """Return the cases that need no new measurements on tasks other than the given ones, and a line about the others.
 
-    A case about several tasks is kept if all of its measurements on tasks other than the given ones are stored. If no
-    case is left out, the line is empty.
+    A case is kept if all measurements that it needs on tasks other than the given ones are stored. If all cases are
+    kept, the line is empty.
     """
     cache = without_network(session)
     others = {str(case): set(case.on_tasks) - set(tasks) for case in cases}
@@ -132,7 +132,7 @@ def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Col
 
 
 def left_out_line(cases: Sequence[Case]) -> str:
-    """Return a line about cases that are left out because some of their tasks are not selected; empty without cases."""
+    """Return a line about cases left out because some of their tasks are not selected; empty if there are none."""
     if not cases:
         return ""
     names = ", ".join(map(str, cases))
@@ -166,7 +166,7 @@ def perform(session: Session, job: Request) -> bool:
 
 
 def carry_out(session: Session, planned: Plan, outcomes: Generator[JobResult]) -> None:
-    """Record the outcomes of a plan in a session, and close their generator, so that an interruption stops all workers.
+    """Record the outcomes of a plan in a session. An interruption closes their generator, which stops all workers.
 
     If the session keeps no checkpoints, a subject's checkpoint is deleted once all of its jobs have succeeded.
     """

@@ -68,10 +68,10 @@ def _run_here(plan: Plan, runner: JobRunner) -> Generator[JobResult]:
 
 
 def _rank(job: Request) -> tuple[int, int, bool]:
-    """Return a sort key that puts long jobs, and jobs that others wait for, first, so that no core is idle at the end.
+    """Return a sort key. Long jobs, and jobs that others wait for, come first, so that no core is idle at the end.
 
-    Jobs that train an encoder come first, starting with the largest tasks. On each task, pretrained encoders come
-    before other encoders, because the measures that take many forward passes need pretrained ones. These measures come
+    Jobs that train an encoder come first, starting with the largest tasks. On each task, pretrained encoders are
+    trained before other encoders, because the measures that take many forward passes need them. Those measures come
     next, followed by all other jobs.
     """
     initialisation = get_initialisation(job.subject.initialisation)
@@ -113,7 +113,7 @@ class PlannedRunner(Runner):
         return [case for case in cases if str(case) in stored], sorted(waiting, key=is_slow)
 
     def _plan(self, cases: Sequence[Case], seeds: Sequence[int]) -> Plan:
-        """Plan the jobs, long jobs first. If checkpoints are not kept, the jobs of each subject stay together."""
+        """Plan the jobs, starting with long ones. If checkpoints are not kept, each subject's jobs stay together."""
         plan = plan_for(self.session, cases, self.session.model, seeds)
         if not self.trains:
             return {job: leader for job, leader in plan.items() if self._is_about_checkpoint(job)}

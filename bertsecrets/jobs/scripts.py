@@ -17,10 +17,10 @@ RUN_ONLY_OPTIONS = ("seeds", "budget", "keep_checkpoints")  # not options of a s
 
 
 def command(request: Request, options: RunOptions) -> str:
-    """Return a command that runs a job with the current Python interpreter. It does nothing if the result is stored.
+    """Return a command that runs a job with the current Python interpreter unless the job's result is already stored.
 
     Raises:
-        UserError: If a name or path contains a line break or another control character.
+        UserError: A name or path contains a line break or another control character.
     """
     subject = request.subject
     job = ["finetune"] if request.measure is None else ["measure", request.measure]

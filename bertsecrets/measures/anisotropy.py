@@ -35,7 +35,7 @@ class Anisotropy(Measure):
     n.
 
     Samples: `cosine` and `centred` [example, state]; `same_class` [example], 1 if both rows of a pair have the same
-    label, 0 if not, and NaN for regression. All samples are NaN at the second row of each pair.
+    label, 0 if not, and NaN for regression. The values of a pair are in its first row. All other rows are NaN.
     """
 
     section = "attention"
@@ -83,7 +83,7 @@ def paired(
 ) -> Float[np.ndarray, "examples states"]:
     """Return the cosine of each pair of rows for each hidden state.
 
-    The cosines are stored at the first row of each pair. All other rows are NaN.
+    Each cosine is stored in the first row of its pair. All other rows are NaN.
     """
     cosines = np.full(directions.shape[:2], np.nan, dtype=np.float32)
     cosines[pairs[:, 0]] = (directions[pairs[:, 0]] * directions[pairs[:, 1]]).sum(-1)
@@ -95,7 +95,7 @@ def same_class(
 ) -> Float[np.ndarray, " examples"]:
     """Return 1 for each pair of rows with equal labels, and 0 for all other pairs.
 
-    The numbers are stored at the first row of each pair. All other rows are NaN. For regression, all rows are NaN.
+    Each number is stored in the first row of its pair. All other rows are NaN. For regression, all rows are NaN.
 
     >>> same_class([1, 0, 0], np.array([[0, 2]]), regression=False).tolist()
     [0.0, nan, nan]

@@ -38,8 +38,8 @@ class ExampleMaps(AttentionMeasure):
     tokens of all examples, spelled as in the texts.
 
     Samples: `cosine` [example, layer, head], `to_before` and `to_after` [example, layer, head, kind]. For the displayed
-    examples, `shown` contains the indices, `lengths` the numbers of tokens, and `maps_before` and `maps_after` the
-    maps, [shown, layer, head, token, token].
+    examples, `shown` contains the indices, `lengths` contains the numbers of tokens, and `maps_before` and `maps_after`
+    contain the maps, which have the shape [shown, layer, head, token, token].
 
     The displayed examples are the shortest inputs with 8 to 40 word-pieces, alternating between labels. They are
     chosen from at most 100 inputs. The measurement contains text from the data set, so check the licence before

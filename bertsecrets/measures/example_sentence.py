@@ -19,7 +19,7 @@ ROW_WORD, COLUMN_WORDS, TARGET_WORD = "He", ("was", "becoming", "agitated"), "ag
 
 @measure("example-sentence", title="attention of one word in the paper's example sentence", source="K19 4.2")
 class ExampleSentence(EncoderMeasure):
-    """Values, each [layer, head]: the weights from "He" to `was`, `becoming`, `agitated` and `sep`; the weight from
+    """Values of shape [layer, head]: the weights from "He" to `was`, `becoming`, `agitated` and `sep`; the weight from
     "agitated" to "He" (`he_from_agitated`); and the largest weight from "agitated" to any other token except itself
     (`rest_from_agitated`).
 

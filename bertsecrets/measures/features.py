@@ -1,4 +1,4 @@
-"""Attention to nouns, verbs, pronouns, subjects, objects and negations (K19 sections 4.4, 4.5, figures 6, 7).
+"""Attention to nouns, verbs, pronouns, subjects, objects and negations (K19 sections 4.4 and 4.5, figures 6 and 7).
 
 The attention received by a token is its column sum divided by the number of rows L. If an input has several tokens of
 one kind, the maximum over these tokens is used. In the last layer, the maximum weight from [CLS] to the tokens of each
@@ -105,8 +105,8 @@ class FeatureObserver(SampleObserver):
         """
         Args:
             marks: Masks of the tokens of each kind.
-            cls: Mask of the [CLS] tokens, of which the first in each example counts. If None, their attention is not
-                stored.
+            cls: Mask of the [CLS] tokens; only the first [CLS] in each example is used. If None, attention from [CLS]
+                is not stored.
             absent: Value stored if an input lacks the required words. This value is not used for [CLS] and [SEP].
         """
         super().__init__(examples, layers, heads, marks)
@@ -143,7 +143,7 @@ def feature_marks(
 ) -> dict[str, Marks]:
     """Return a mask for each kind of token: K19's linguistic features, punctuation and special tokens.
 
-    `special` are the ids that `encoding.special_ids` returns.
+    `special` contains the ids that `encoding.special_ids` returns.
     """
     marks = {kind: mark_words(alignment, wanted, first, second) for kind, wanted in WORD_FEATURES.items()}
     return marks | {kind: alignment.tokens(token_ids, token) for kind, token in special.items()}

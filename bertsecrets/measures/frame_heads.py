@@ -28,10 +28,10 @@ from bertsecrets.types import Measurement
 
 @measure("frame-heads", title="attention from core frame elements to their target", source="K19 4.2", version=3)
 class FrameHeads(EncoderMeasure):
-    """Values: `max_weight` (the paper's definition), `max_weight_reverse`, `max_weight_zipped` and
-    `max_weight_zipped_reverse`, each [layer, head]; `sentences`, a digest of the sentences.
+    """Values of shape [layer, head]: `max_weight` (the paper's definition), `max_weight_reverse`, `max_weight_zipped`
+    and `max_weight_zipped_reverse`. The value `sentences` is a digest of the sentences.
 
-    Samples: one weight per sentence under the same four names, [sentence, layer, head].
+    Samples: the four weights for each sentence, under the same names and of shape [sentence, layer, head].
     """
 
     needs = (FrameSentences(),)

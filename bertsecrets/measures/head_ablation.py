@@ -18,9 +18,9 @@ from bertsecrets.types import Measurement
 
 @measure("head-ablation", title="score with each head disabled", source="K19 4.6")
 class HeadAblation(AblationMeasure):
-    """Values: `baseline` and `score` [layer, head], the task's metric as a fraction. If the option `heads` is set,
-    `score` has one number for each set of heads, and `sets` contains the names of the sets. Samples: `predicted` [set,
-    example], `baseline_predicted` and `target` [example].
+    """Values: `baseline` is the task's metric as a fraction, and `score` is the same metric with one head disabled.
+    `score` has the axes [layer, head] or, if the option `heads` is set, one number for each set of heads named in
+    `sets`. Samples: `predicted` has the axes [set, example]; `baseline_predicted` and `target` have the axis [example].
     """
 
     axes = ("layer", "head")

@@ -35,13 +35,12 @@ PRUNING_BATCH_TOKENS = 2048  # per batch; small, because activations are stored 
 
 @measure("head-pruning", title="score with the least important heads removed step by step", source="Michel et al. 2019")
 class HeadPruning(HeadRemovalMeasure):
-    """Values: `baseline` and `score` [step], the scores of the unpruned model and of the model after each step
-    (accuracy or Pearson's correlation, as fractions); `left` [step], the number of heads left after each step;
-    `importance` [layer, head], each head's importance in the unpruned model; and `removed` [layer, head], the number of
-    the step that removes each head, starting with 1. A head has importance 1 if all other heads in its layer have
-    importance 0.
+    """Values: `baseline` is the score of the unpruned model (accuracy or Pearson's correlation, as a fraction). `score`
+    and `left`, with the axis [step], are the score and the number of heads left after each step. `importance` and
+    `removed`, with the axes [layer, head], are each head's importance in the unpruned model and the number of the step
+    that removes the head, starting with 1. A head has importance 1 if all other heads in its layer have importance 0.
 
-    Samples: `predicted` [step, example], `baseline_predicted` and `target` [example].
+    Samples: `predicted` has the axes [step, example]; `baseline_predicted` and `target` have the axis [example].
     """
 
     gradients: ClassVar[bool] = True

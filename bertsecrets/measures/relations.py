@@ -20,8 +20,8 @@ from bertsecrets.types import Span
 class Relations(AttentionMeasure):
     """Values: `noun_pronoun`, `pronoun_noun`, `verb_subject`, `subject_verb` [layer, head], and `<name>_examples`.
 
-    Samples: per-input values with the same names, each [example, layer, head]. They are NaN for inputs without the
-    relation.
+    Samples: the values of each input, under the same names, of shape [example, layer, head]. They are NaN for inputs
+    without the relation.
     """
 
     class Options(AttentionMeasure.Options):

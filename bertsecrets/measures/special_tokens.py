@@ -22,9 +22,9 @@ from bertsecrets.types import Measurement
 
 
 class SpecialTokenObserver(SampleObserver):
-    """Observer of one model. It stores the attention received by [CLS] and [SEP], [example, layer, head].
+    """Observer of one model. It stores the attention that [CLS] and [SEP] receive, with shape [example, layer, head].
 
-    `ids` are those of `cls` and `sep`, or None if the tokenizer lacks the token. Inputs without the token have NaN.
+    `ids` maps `cls` and `sep` to token ids, or to None if the tokenizer lacks the token. Inputs without it get NaN.
     """
 
     def __init__(self, examples: int, layers: int, heads: int, ids: dict[str, int | None]):
@@ -47,11 +47,11 @@ class SpecialTokenObserver(SampleObserver):
 
 @measure("special-tokens", title="attention to [CLS] and [SEP]", source="K19 4.4")
 class SpecialTokens(AttentionMeasure):
-    """Values, each [layer, head]: `cls` and `sep`, the attention received by [CLS] and [SEP]; `sep_sum`, the sum of the
-    attention received by all [SEP] tokens; and `brightest`, the fraction of inputs in which the most attended token is
-    [CLS] or [SEP].
+    """Values of shape [layer, head]: `cls` and `sep`, the attention received by [CLS] and [SEP]; `sep_sum`, the sum of
+    the attention received by all [SEP] tokens; and `brightest`, the fraction of inputs in which the most attended token
+    is [CLS] or [SEP].
 
-    Samples: per-input values with the same names, each [example, layer, head].
+    Samples: the values for each input, under the same names and of shape [example, layer, head].
     """
 
     curves = ("cls", "sep")

@@ -77,7 +77,7 @@ def kinds(alignment: Alignment, texts: Sequence[Sequence[str]]) -> dict[str, Mar
 class SurfaceObserver(SampleObserver):
     """Observer of one model. It stores attention between equal words, and attention to words and to punctuation.
 
-    `texts` contains the first texts and, for tasks with two texts, the second texts.
+    `texts` contains a list of each example's first text and, for tasks with two texts, a list of the second texts.
     """
 
     def __init__(self, examples: int, layers: int, heads: int, alignment: Alignment, texts: Sequence[Sequence[str]]):

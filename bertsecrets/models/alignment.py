@@ -88,7 +88,7 @@ class TokenPairs:
 
     @property
     def reverse(self) -> "TokenPairs":
-        """The same pairs with source and target exchanged."""
+        """The same pairs with source and target swapped."""
         return TokenPairs.unique(self.example, self.target, self.source)
 
     def __add__(self, other: "TokenPairs") -> "TokenPairs":
@@ -99,7 +99,7 @@ class TokenPairs:
     def of_rows(
         self, indices: Int[np.ndarray, " rows"]
     ) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
-        """Return the pairs of some examples as arrays (rows, sources, targets). Rows are positions in `indices`."""
+        """Return the pairs of the given examples as (rows, sources, targets). Rows are positions in `indices`."""
         first = np.searchsorted(self.example, indices)
         counts = np.searchsorted(self.example, indices, side="right") - first
         rows = np.repeat(np.arange(len(indices)), counts)

@@ -37,7 +37,7 @@ class Observer(Protocol):
         """Process one layer (counted from 0) of one batch. In `maps`, the rows and columns of padding tokens are 0."""
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return two dicts of arrays: values with the shape [layers, heads], and samples with one row per example."""
+        """Return two dicts of arrays: values of shape [layers, heads], and samples with one row per example."""
 
 
 class Tap:

@@ -64,7 +64,7 @@ def check_logits(
     """Check that padding does not change the logits and that, without dropout, training mode does not either.
 
     `forward` computes the logits of some examples in the same way as a training step does. By default, the model is run
-    in training mode. `tolerance` is the tolerance for the comparison with training mode.
+    in training mode. `tolerance` applies to the comparison with training mode.
     """
     rows = encoded.spread(CHECKED_EXAMPLES)
     device = next(model.parameters()).device

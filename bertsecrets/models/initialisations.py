@@ -1,4 +1,4 @@
-"""Initialisations of a classifier. An initialisation defines initial weights, and which weights are trained.
+"""Initialisations of a classifier. An initialisation defines the initial weights and which of them are trained.
 
 To add an initialisation, add its name to `types.InitialisationName` and an entry to the table below. This module does
 not import torch.

@@ -1,4 +1,4 @@
-"""Functions that choose step sizes to fit in memory, and that check for enough free memory before a computation."""
+"""Functions that choose step sizes to fit in memory, and that check whether a computation will have enough memory."""
 
 import ctypes
 import gc
@@ -25,7 +25,7 @@ LOWERED, DEFAULT = 16 * 2**20, 32 * 2**20  # bytes; lower values cost too many s
 
 @dataclass
 class Budget:
-    """The maximum number of tokens to compute in one step (`tokens`) and to store between layers (`kept`)."""
+    """The maximum numbers of tokens that are computed in one step (`tokens`) and stored between layers (`kept`)."""
 
     tokens: int
     kept: int
@@ -93,14 +93,14 @@ def training_bytes(
 
     Each trained weight has a gradient and two moments of AdamW. For the backward pass, a layer stores three maps per
     head, and about 23 values per token and hidden unit if the feed-forward size is four times the hidden size. The
-    estimate is slightly low, so that a run that just fits is not rejected: training MiniLM takes 1.05 times as much.
+    estimate is slightly low, so that runs that just fit are not rejected: training MiniLM takes 5% more.
 
     Args:
         rows: Examples per batch.
         tokens: Number of tokens in the longest example.
         precision: Training precision, float32 or bfloat16.
         device: Type of the device.
-        examples: Number of training examples. If the encoder is frozen, their features are stored.
+        examples: Number of training examples, whose features are stored if the encoder is frozen.
     """
     width, heads, layers = (
         getattr(model.config, name, None) or 0  # if a size is unknown, only weights count
@@ -123,7 +123,7 @@ def check_memory(what: str, needed: int, device: torch.device, advice: str) -> N
 
 @contextmanager
 def explain_out_of_memory(what: str, needed: int | None) -> Iterator[None]:
-    """Turn an out-of-memory error inside the `with` block into one line, with the needed bytes if they are known."""
+    """Turn an out-of-memory error in the `with` block into a one-line error that gives `needed` if it is known."""
     try:
         yield
     except Exception as error:
@@ -134,9 +134,9 @@ def explain_out_of_memory(what: str, needed: int | None) -> Iterator[None]:
 
 
 def available_bytes() -> int:
-    """Return the number of free bytes of memory, taking the memory limit of a container into account.
+    """Return how many bytes of memory are free, taking the memory limit of a container into account.
 
-    If the number is unknown, it is assumed to be 2 GiB.
+    If the amount of free memory is unknown, it is assumed to be 2 GiB.
     """
     free = 2**31
     try:

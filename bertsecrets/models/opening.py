@@ -85,8 +85,8 @@ def open_classifier(
 ) -> OpenModel:
     """Return a model with a new classifier head for `task`, before any training (K19 section 3, table 1).
 
-    Weights that are not loaded are drawn at random with `seed`, by the initialisation of the architecture (a normal
-    distribution with the standard deviation `initializer_range` from the configuration).
+    Weights that are not loaded are drawn at random with `seed`, as the architecture prescribes: from a normal
+    distribution with the standard deviation `initializer_range` of the configuration.
 
     Args:
         attention: Attention implementation, `eager` or `sdpa`. Only `eager` exposes attention weights.

@@ -35,7 +35,7 @@ def majority_label(labels: Sequence[str]) -> str:
 
 
 def labels_agree(labels: Sequence[str]) -> bool:
-    """Return whether at least 80 % of a map's labels are equal. A single label always counts as agreement.
+    """Return whether at least 80% of a map's labels are equal. A single label always counts as agreement.
 
     >>> labels_agree(["block", "diagonal"])
     False

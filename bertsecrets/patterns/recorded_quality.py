@@ -61,9 +61,9 @@ def confusions_by_head(
     predicted: Int[np.ndarray, " maps"],
     counted: Bool[np.ndarray, " maps"] | None = None,
 ) -> Float[np.ndarray, "heads classes classes"]:
-    """Return the confusion matrix of each head, [true, predicted]. Heads are sorted by name.
+    """Return the confusion matrix of each head (true by predicted class). Heads are sorted by name.
 
-    `groups` are the names of each map's head. If `counted` is given, only the maps in this mask are counted.
+    `groups` contains the name of each map's head. If `counted` is given, only maps for which it is True are counted.
     """
     names, places = np.unique(groups, return_inverse=True)
     counts = np.zeros((len(names), len(CLASSES), len(CLASSES)))

@@ -126,7 +126,7 @@ def cards_of(
     checkpoint: bool = False,
     accepted: Collection[str] = (),
 ) -> list[Card]:
-    """Return a card for each verdict; see `html.page` for the arguments. Each of several models has its own columns."""
+    """Return a card for each verdict. Each model has its own columns. See `html.page` for the arguments."""
     several = len(runs) > 1
     return [
         Card(

@@ -356,7 +356,7 @@ def _data(rows: Iterable[dict[str, Any]]) -> alt.Chart:
 
 
 def _intervals(names: Sequence[str], table: Sequence[Sequence[Number]]) -> alt.Chart:
-    """Return chart data for rows that end with a value and the ends of its interval, after entries with these names."""
+    """Return chart data for rows that consist of entries with these names, a value, and both ends of its interval."""
     return _data(dict(zip((*names, "value", "low", "high"), row, strict=True)) for row in table)
 
 
@@ -391,7 +391,7 @@ def as_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
 
 
 def svg(spec: dict[str, Any]) -> str:
-    """Render a specification as SVG, reproducibly, with ids unique to the chart. Its own configuration comes first."""
+    """Render a specification as reproducible SVG with ids unique to the chart. Its own configuration has priority."""
     with from_extra("vl-convert-python"):
         import vl_convert
 

@@ -83,9 +83,9 @@ def _reading(claim: Claim) -> str:
 
 
 def _smallest_effect_text(case: Case) -> list[str]:
-    """Return a line with the smallest effect of interest, or no lines if the claim is judged without this effect.
+    """Return a line with the smallest effect of interest, or [] if the claim is judged without one.
 
-    The effect is used only for equalities, and for orders that compare the value with 0.
+    It is used only for equalities, and for orders that compare the value with 0.
     """
     expect, (size, reason) = case.claim.expect, case.smallest_effect
     matters = isinstance(expect, Equality) or (not isinstance(expect, Figure) and expect.value == 0)

@@ -1,4 +1,4 @@
-"""Comparisons as text, Markdown or a page, all in the same form: a title, tables and lines."""
+"""Comparisons as text, Markdown or an HTML page, all in the same form: a title, tables and lines."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ class Table:
     widths: Mapping[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
-        """Return the table for a terminal."""
+        """Return the table as text for a terminal."""
         widths = {name: self.widths.get(name, 1000) for name in self.header}
         rows = [
             [fold(one_line(cell), width, 0) for cell, width in zip(row, widths.values(), strict=True) if width]
@@ -56,7 +56,7 @@ class Findings:
     figures: Sequence["HeadMap"] = ()
 
     def text(self) -> str:
-        """Return the findings for a terminal."""
+        """Return the findings as text for a terminal."""
         tables = [f"\n{table.text()}" for table in self.tables]
         return "\n".join([self.title, self.about, *tables, "", *self.lines]).rstrip()
 

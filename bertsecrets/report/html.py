@@ -65,9 +65,9 @@ def page(
         settings: Settings for intervals in charts and for statistics of the run.
         note: Why the page is incomplete; empty if it is complete.
         advice: Lines that say how undecided claims could be decided.
-        command: The command that made the page, as a list of words.
-        rerun: The first words of the command that judges a claim again. `--claim` and, if there are several models,
-            `--model` are added to them.
+        command: The command line that made the page, as a list of arguments.
+        rerun: The start of the command line that judges a claim again. `--claim` and, if there are several models,
+            `--model` are appended to it.
         checkpoint: Whether the run judged a single checkpoint that the suite did not train.
         accepted: Names of the cases for which a baseline accepts a failing verdict.
     """

@@ -20,9 +20,9 @@ def as_file(
     """Return the verdicts of a run in the published format, with settings and software versions.
 
     Args:
-        settings: Settings of the run. If checkpoints were trained, their precision replaces the precision setting.
+        settings: Settings of the run. If checkpoints were trained, the file states the precision used, not the setting.
         note: Why the run is incomplete; empty if it is complete.
-        commits: Git commits of the suite's code that first judged the measurements.
+        commits: Git commits of the suite at the time the measurements were first judged.
     """
     confidence = settings.judge.confidence
     named = settings.model_dump(mode="json", include={"finetune", "scores", "attention", "judge"})
@@ -44,7 +44,7 @@ def as_file(
 
 
 def _measured(measurements: Sequence[Measurement], commits: Sequence[str]) -> MeasuredData | None:
-    """Return how measurements were made, or None if nothing was measured. The time of a shared pass counts once."""
+    """Return when and how measurements were made, or None if there are none. The time of a shared pass counts once."""
     if not measurements:
         return None
     origins = [measurement.provenance for measurement in measurements]

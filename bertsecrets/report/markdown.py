@@ -41,7 +41,7 @@ def prose(words: object, most: int = CELL_CHARACTERS) -> str:
 
 
 def code(words: object, most: int = 120) -> str:
-    """Return text as a code span, without markup, mentions or links. The text cannot end the code span.
+    """Return text as a code span, which prevents markup, mentions and links. Backticks and `|` in it are replaced.
 
     >>> code("@name | `www.example.org`")
     "`@name ¦ 'www.example.org'`"
@@ -110,7 +110,7 @@ def model_card(verdicts: Sequence[Verdict], run: VerdictsFile, *, checkpoint: bo
 
 
 def _about(run: VerdictsFile, *, checkpoint: bool) -> str:
-    """Return a sentence with the model, data, seeds and software of a run."""
+    """Return a sentence that states the model, data, seeds and software of a run."""
     names = dict.fromkeys(verdict.task for verdict in run.verdicts if verdict.task != ALL_TASKS)
     measured = [verdict for verdict in run.verdicts if verdict.models]
     kinds = {data_kind(verdict.task, official=verdict.official_data) for verdict in measured}

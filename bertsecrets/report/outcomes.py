@@ -8,7 +8,7 @@ from bertsecrets.formats import ERROR
 
 @dataclass(frozen=True)
 class Look:
-    """The presentation of an outcome. Colours of the page are for light and dark mode."""
+    """The presentation of an outcome. `tint` and `ink` are colours of the page in light and dark mode."""
 
     sign: str  # a single character, legible without colours
     style: str  # of rich
@@ -89,7 +89,7 @@ ALWAYS_COUNTED = ("reproduced", "deviates")  # outcomes whose number is given ev
 
 
 def tally(outcomes: Sequence[str], always: Collection[str] = ()) -> dict[str, int]:
-    """Return the number of claims per outcome, in the order of `OUTCOMES`. Zeros are left out except of `always`."""
+    """Count the claims per outcome, in the order of `OUTCOMES`. Zeros are included only for outcomes in `always`."""
     counts = {outcome: outcomes.count(outcome) for outcome in OUTCOMES}
     return {outcome: count for outcome, count in counts.items() if count or outcome in always}
 

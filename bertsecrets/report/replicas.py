@@ -43,7 +43,7 @@ class Replica:
 
 
 def figures_of(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
-    """Return all charts of measurements: the paper's figures, each of them once, our versions, and other charts.
+    """Return all charts of the measurements: the paper's figures (each only once), our versions, and other charts.
 
     Measurements that differ only in the seed form a group. Our version of a figure is averaged over the group.
     """
@@ -52,7 +52,7 @@ def figures_of(measurements: Sequence[Measurement], settings: JudgeParams) -> li
 
 
 def main_figure(measurement: Measurement, settings: JudgeParams) -> Chart | None:
-    """Return the first chart of a measurement's values. For most measures, this replicates a figure of the paper."""
+    """Return the main chart of a measurement, if any. For most measures, it is our version of a figure of the paper."""
     measure = get_measure(measurement.measure)
     figures = [*measure.beside_paper(Repeats([measurement])), *measure.figures(measurement)]
     own = (figure for figure in figures if "{who}" in figure.caption)  # the others are the paper's
@@ -78,7 +78,7 @@ def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) ->
 
 
 def other_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
-    """Return charts of measures that do not replicate a figure of the paper, for the first seed only."""
+    """Return charts of the first seed for all measures that do not replicate a figure of the paper."""
     measures = dict.fromkeys(measurement.measure for measurement in measurements)
     others = [name for name in measures if get_measure(name).paper is None]
     return [chart for name in others for repeats in _repeats(measurements, name) for chart in _own(repeats, settings)]

@@ -17,8 +17,8 @@ def table(header: Sequence[object], rows: Iterable[Sequence[object]], form: Form
     """Return a table. None makes an empty cell.
 
     Args:
-        rows: Cells by row. Markdown cells are not escaped (use `markdown.prose`); HTML cells are, unless they are
-            `Markup`. Text cells may contain line breaks and colours.
+        rows: Cells by row. Markdown cells are not escaped (use `markdown.prose`); HTML cells are escaped unless they
+            are `Markup`. Text cells may contain line breaks and colours.
     """
     clean = [[_cell(cell, form) for cell in row] for row in (header, *rows)]
     if form == "text":
@@ -30,7 +30,7 @@ def table(header: Sequence[object], rows: Iterable[Sequence[object]], form: Form
 
 
 def sectioned(header: Sequence[str], sections: Mapping[str, Sequence[Sequence[str]]]) -> str:
-    """Return a text table in sections. Each section starts with a title line and ends with an empty line."""
+    """Return a text table that is divided into sections. Each starts with a title line and ends with an empty line."""
     rows = [row for of_section in sections.values() for row in of_section]
     first, rule, *body = table(header, rows).splitlines()
     lines, rest = [first, rule], iter(body)
@@ -41,7 +41,7 @@ def sectioned(header: Sequence[str], sections: Mapping[str, Sequence[Sequence[st
 
 
 def fold(text: str, width: int, indent: int = 2) -> str:
-    """Wrap a text to a width. Continuation lines are indented."""
+    """Wrap text to a given width. Continuation lines are indented."""
     wrapped = (
         textwrap.wrap(line, width, subsequent_indent=" " * indent, break_on_hyphens=False) for line in text.splitlines()
     )

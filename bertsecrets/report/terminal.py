@@ -49,14 +49,14 @@ class Screen:
 
     @classmethod
     def of_stream(cls, stream: Any) -> "Screen":
-        """Return a `Screen` that describes a stream. Files get 80 columns without colours. NO_COLOR is respected."""
+        """Return a `Screen` that describes a stream. A file has 80 columns and no colours. NO_COLOR is respected."""
         console = Console(file=stream)
         if not console.is_terminal:
             return cls()
         return cls(max(MIN_WIDTH, console.width), console.color_system is not None and not console.no_color)
 
     def paint(self, text: str, style: str) -> str:
-        """Apply a rich style to each line of a text, if the screen supports colours."""
+        """Apply a rich style to each line of `text`, if the screen supports colours."""
         if not self.colour or not text:
             return text
         drawn = Style.parse(style)

@@ -142,7 +142,7 @@ def show_band(case: Case, limits: Ends | None) -> str:
 
 
 def verdict_row(verdict: Verdict) -> list[str]:
-    """Return a verdict as cells: id, task, statement, published figure, band, observed value, outcome."""
+    """Return a verdict as a row of cells: id, task, statement, published figure, band, observed value, outcome."""
     case = verdict.case
     outcome = "; ".join(filter(None, (outcome_phrase(verdict), contradicted(verdict))))
     remarks = f" ({'; '.join(verdict.remarks)})" if verdict.remarks else ""
@@ -179,7 +179,7 @@ def outcome_words(verdict: Verdict | VerdictData) -> str:
 
 
 def contradicted(verdict: Verdict) -> str:
-    """Return a note such as "contradicts the paper's figure" for a deviation; empty for other verdicts."""
+    """Return a note such as "contradicts the paper's figure" for a deviation, or "" for other verdicts."""
     return f"contradicts {verdict.against}" if verdict.against else ""
 
 
@@ -300,12 +300,12 @@ def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
 def open_claims_line(
     verdicts: Sequence[Verdict], command: Sequence[str], whole: Sequence[str], *, in_sequence: bool
 ) -> str:
-    """Return a line about claims that lack seeds, with a command that adds seeds; empty if no claim lacks seeds.
+    """Return a line about claims that lack seeds, with a command that adds seeds, or "" if no claim lacks seeds.
 
     Args:
         command: The words of a command to which options for claims and seeds are added. If it is empty, the line
             contains no command.
-        whole: The command of this run, which is used instead of `command` if many claims lack seeds.
+        whole: The command of this run, which replaces `command` if more than `NAMED_CLAIMS` claims lack seeds.
         in_sequence: Whether the run added seeds one by one. If so, the line proposes a new budget instead of a number
             of seeds.
     """
@@ -326,12 +326,12 @@ def _lacks_seeds(verdict: Verdict) -> bool:
 
 
 def _collapsed_after(verdict: Verdict) -> int | None:
-    """If the model collapsed, return the limit on training rows, if any. More seeds may not help such a model."""
+    """Return the limit on training rows if the model collapsed, else None. More seeds may not help such a model."""
     return verdict.data.limits.get("train_limit") if verdict.reason_code in COLLAPSED else None
 
 
 def _few_training_rows_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return a line about claims on a model that learned nothing from too few training rows, if there are any."""
+    """If a model learned nothing because it had too few training rows, return a line about the claims on it."""
     rows = [limit for verdict in verdicts if (limit := _collapsed_after(verdict)) is not None]
     if not rows:
         return []
@@ -341,7 +341,7 @@ def _few_training_rows_lines(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """If verdicts are based on the synthetic corpus, return a note that says so, and the command to run next."""
+    """If verdicts are based on the synthetic corpus, return a note that says so and the command to run next."""
     measured = [measurement for verdict in verdicts for measurement in verdict.measurements]
     synthetic = any(measurement.provenance.made_up_data for measurement in measured)
     return [SYNTHETIC_NOTE, NEXT_STEP] if synthetic else []
@@ -389,12 +389,12 @@ def status(claim: Claim, model: str | None = None) -> str:
 
 
 def model_name(name: str) -> str:
-    """Return the model of a known outcome as text."""
+    """Return the name of a known outcome's model for display."""
     return "any model" if name == ANY_MODEL else name
 
 
 def known_version(claim: Claim, known: Known) -> str:
-    """Return a note with both versions if an outcome was recorded for another version of the claim; empty otherwise."""
+    """Return a note with both versions if an outcome was recorded for another version of the claim, otherwise ""."""
     return "" if known.version == claim.version else f" (version {known.version}, now {claim.version})"
 
 

@@ -126,7 +126,7 @@ def packed(weights: Float[np.ndarray, " sides *shape"]) -> str:
 
 
 def _size(data: dict[str, Any]) -> int:
-    """Return an upper bound on the size of data on the page, in characters, including escapes."""
+    """Return an upper bound on the number of characters, including escapes, that the data takes up on the page."""
     return len(json.dumps(data, separators=(",", ":"))) + 6 * len(data.get("text", ""))
 
 

@@ -98,7 +98,7 @@ def _item(kind: str, path: Path) -> Item | None:
 
 
 def size(path: Path) -> int:
-    """Return the size of a file, or of all files in a folder, in bytes."""
+    """Return the size in bytes of a file or of all files in a folder."""
     if path.is_symlink() or not path.is_dir():
         return path.lstat().st_size
     total = 0
@@ -122,7 +122,7 @@ def _made(path: Path, manifest: dict[str, Any]) -> datetime:
 
 
 def problems(root: Path) -> Iterator[tuple[Path, str | None]]:
-    """Verify a store, and yield the path of each item that has a digest, with a description of its damage or None."""
+    """Verify all items in a store that have a digest, and yield each path with a description of the damage, or None."""
     for item in items(root):
         # Each portion of a grid and each training state has its own digest.
         parts = listed(item.path) if item.kind in (GRIDS, TRAINING_STATES) else [item.path]
@@ -150,7 +150,7 @@ def unneeded(root: Path, outdated: Outdated | None, *, keep_checkpoints: bool = 
     These are leftovers of killed processes, damaged copies, outdated entries, grids of finished measurements, and
     states of finished or abandoned training runs.
 
-    Without `outdated`, outdated entries are not listed. If `keep_checkpoints` is False, all checkpoints are unneeded.
+    If `outdated` is None, outdated entries are left out. If `keep_checkpoints` is False, all checkpoints are listed.
     """
     present = items(root)
     finished = {item.path.name for item in present if item.kind == CHECKPOINTS}

@@ -1,7 +1,7 @@
 """The store of immutable entries. The name of each entry is computed from the entry's cache key.
 
-An entry is a folder that is written once, under a temporary name, and renamed when it is complete. The manifest of an
-entry contains the key, the sha256 of each file and a digest of the manifest itself. All three are verified on reading.
+An entry is a folder that is written once, under a temporary name, and renamed when it is complete. Its manifest
+contains the key, the sha256 of each file and a digest of the manifest itself. All three are verified on every read.
 """
 
 import json
@@ -96,7 +96,7 @@ class Store:
     root: Path
 
     def find(self, kind: str, key: Key, *, verify: bool = True) -> Path | None:
-        """Return the entry for `key`, or None if it is missing or, unless `verify` is False, if it is damaged."""
+        """Return the entry for `key`, or None if it is missing or damaged. If `verify` is False, damage is ignored."""
         entry = self.root / kind / key.name
         return entry if entry.is_dir() and not (verify and damage(entry, key)) else None
 

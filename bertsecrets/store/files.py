@@ -215,7 +215,7 @@ def leftovers(target: Path) -> list[Path]:
 
 
 def remove_unused(path: Path) -> bool:
-    """Delete a file or folder unless a running process uses it, and return whether the item is gone.
+    """Delete a file or folder unless a running process uses it, and return whether it no longer exists.
 
     The item is renamed first, so that a killed process does not leave a partial item under the original name.
     """
@@ -237,10 +237,10 @@ def remove(path: Path) -> None:
 
 
 def check_free(folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
-    """Check, before a long computation, that a folder is missing, is empty, or contains only an earlier result.
+    """Check that a folder can be written, and that replacing it would lose at most an earlier result.
 
-    An earlier result has all files in `ours` (by default, its manifest and the files listed there), and maybe those in
-    `more`.
+    Long computations check this before they start. An earlier result contains all items in `ours` (by default, its
+    manifest and the items listed there). It may also contain those in `more`.
     """
     named = folder
     check_writable(folder)
@@ -254,14 +254,14 @@ def check_free(folder: Path, ours: Collection[str] | None = None, more: Collecti
 
 
 def _files_of(folder: Path) -> set[str]:
-    """Return the names of a folder's manifest and of all top-level items in it; empty if it cannot be read."""
+    """Return the names of a folder's manifest and of the top-level items it lists; empty if it cannot be read."""
     with suppress(UserError, KeyError, TypeError, AttributeError):
         return {MANIFEST, *(name.partition("/")[0] for name in read_json(folder / MANIFEST)["files"])}
     return set()
 
 
 def copy_whole(source: Path, folder: Path, ours: Collection[str] | None = None, more: Collection[str] = ()) -> None:
-    """Copy a folder atomically, replacing an earlier copy, which `check_free` recognises by `ours` and `more`."""
+    """Copy a folder atomically, replacing an earlier copy. For `ours` and `more`, see `check_free`."""
     check_free(folder, ours, more)
     with guarded_writes(folder):
         folder = Path(os.path.realpath(folder))
@@ -322,7 +322,7 @@ def _nearest(path: Path) -> Path:
 
 
 def check_space(what: str, needed: int, folder: Path) -> None:
-    """Check, before a long computation, that its results, of `needed` bytes, will fit on the disk of `folder`."""
+    """Check that the disk of `folder` has `needed` bytes free, before starting a long computation."""
     free = shutil.disk_usage(_nearest(folder)).free
     if needed > free:
         raise RunError(
@@ -342,7 +342,7 @@ def _write_nothing(device: Path) -> None:
 
 @contextmanager
 def guarded_writes(place: Path) -> Iterator[None]:
-    """Turn an error while writing to `place` into a RunError with a one-line message that contains advice.
+    """Turn an error that occurs while writing to `place` into a RunError whose one-line message says what to do.
 
     Connection errors, broken pipes, and errors about files in other folders are raised unchanged.
     """

@@ -42,7 +42,7 @@ def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
     """Try to lock the file `path` until the block ends, and yield whether this succeeded.
 
     If another process holds the lock, this waits for up to `timeout` seconds. On a file system that does not support
-    locks, this always succeeds. In the worst case, an entry is then made twice.
+    locks, this always succeeds; at worst, two processes then make the same entry.
     """
     lock = FileLock(path, fallback_to_soft=False)  # whose fallback is a file that outlives a killed process
     try:
@@ -107,7 +107,7 @@ def _opened(path: Path) -> Iterator[int | None]:
 
 
 def _lock(handle: int, *, exclusive: bool) -> bool:
-    """Lock an open file or folder, if possible, and return whether it is. A shared lock waits for an exclusive one."""
+    """Try to lock an open file or folder, and return whether it worked. A shared lock waits for an exclusive one."""
     if fcntl is None:
         return False
     try:

@@ -141,7 +141,7 @@ class Shelf:
     def part(
         self, tasks: Collection[str], initialisations: Collection[str] | None, seeds: Collection[int] | None
     ) -> "Shelf":
-        """Return the measurements with the given tasks, initialisations and seeds. An empty argument selects all."""
+        """Return the measurements for the given tasks, initialisations and seeds. An empty argument selects all."""
 
         def selected(subject: Subject) -> bool:
             given = ((subject.task, tasks), (subject.initialisation, initialisations), (subject.seed, seeds))

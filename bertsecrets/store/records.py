@@ -105,7 +105,7 @@ class SavedFolder:
             seeds: The seeds to judge, if the user specified them. If not, all runs must have the same seeds.
 
         Raises:
-            UserError: The runs used several models, or they have different seeds and `seeds` is not given.
+            UserError: The runs used several models and `model` is None, or their seeds differ and `seeds` is not given.
         """
         runs = [run for run in self.runs if model in (None, run.model)]
         if not runs:
@@ -188,7 +188,7 @@ def read_record(path: Path) -> tuple[RecordedRun, list[Measurement]]:
     """Return the run that a record describes, and the run's measurements.
 
     Raises:
-        UserError: The record cannot be read, or is damaged.
+        UserError: The record cannot be read or is damaged.
     """
     try:
         return _read(path, str(path))
@@ -238,7 +238,7 @@ def decode(layout: Layout, data: bytes) -> np.ndarray:
     """Decode a sample from the layout and the bytes that `encode` returned.
 
     Raises:
-        ValueError: The bytes do not fit the layout.
+        ValueError: The bytes do not match the layout.
     """
     stored, size = np.dtype(layout.stored), math.prod(layout.shape)
     if layout.codes:

@@ -27,7 +27,7 @@ def check_frames(path: Path, *, read: bool) -> None:
     """Check that a `.jsonl` file or a FrameNet folder exists.
 
     Args:
-        read: Whether to also check the content: all lines of a `.jsonl` file, but only the layout of a FrameNet folder.
+        read: Whether to also check the content: all lines of a `.jsonl` file, or the layout of a FrameNet folder.
 
     Raises:
         UserError: If the path does not exist, or if `read` is True and the content is not valid.

@@ -35,7 +35,7 @@ def f1(hits: np.ndarray, named: np.ndarray, true: np.ndarray, empty: float = 0.0
 
 
 def f1_by_class(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.ndarray, "*any classes"]:
-    """Return, from confusion matrices [true, predicted], each class's F1 (NaN if it neither occurs nor is predicted).
+    """Return each class's F1, given confusion matrices [true, predicted]; NaN if it neither occurs nor is predicted.
 
     >>> f1_by_class(np.array([[3.0, 1, 0], [1, 3, 0], [0, 0, 0]])).tolist()
     [0.75, 0.75, nan]
@@ -44,7 +44,7 @@ def f1_by_class(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[n
 
 
 def macro_f1(confusion: Float[np.ndarray, "*any classes classes"]) -> Float[np.ndarray, "*any"]:
-    """Return, from confusion matrices [true, predicted], the mean F1 over the classes that occur or are predicted.
+    """Return the mean F1 over the classes that occur or are predicted, given confusion matrices [true, predicted].
 
     >>> float(macro_f1(np.array([[3.0, 1, 0], [1, 3, 0], [0, 0, 0]])))
     0.75

@@ -123,7 +123,7 @@ def parse(texts: Sequence[str], pipeline: str, cache: Path) -> Parses:
 def parse_pairs(
     first: Sequence[str], second: Sequence[str] | None, pipeline: str, cache: Path
 ) -> tuple[Parses, Parses | None]:
-    """Parse the first texts of all examples and, for pairs of texts, the second texts. See `parse` for arguments."""
+    """Parse the first text of each example and, for pairs of texts, the second. See `parse` for the arguments."""
     both = parse([*first, *(second or [])], pipeline, cache)
     of_first = Parses(both.sentences[: len(first)], both.pipeline)
     return of_first, None if second is None else Parses(both.sentences[len(first) :], both.pipeline)
@@ -139,7 +139,7 @@ def spacy_module() -> Any:
 
 
 def load_pipeline(name: str) -> Any:
-    """Load an installed spaCy pipeline, or one in a folder, without the components that are not needed."""
+    """Load an installed spaCy pipeline or a pipeline folder, excluding components that are not needed."""
     spacy = spacy_module()
     try:
         with warnings.catch_warnings():

@@ -80,7 +80,7 @@ class TaskRows:
     def missing(self, task_name: str, *, training: bool | None = None) -> str | None:
         """Return why the rows of a task are not available, or None if they are available or the task is `all`.
 
-        `training` says whether training rows are also needed. By default, they are if `trains` is True.
+        `training` says whether training rows are also needed. It defaults to `trains`.
         """
         if task_name == ALL_TASKS:
             return None
@@ -110,8 +110,8 @@ def read_quoted(split: Split) -> Split:
 
     A field that begins with a `"` extends to the next `"` at the end of a field, across tabs and line breaks. The rows
     in between are merged into one row with a very long text. Its second text and its label can be missing. A missing
-    second text becomes empty. If a label is missing or unknown, the label of the first row is used instead. For
-    regression, all rows get this label. Wrong labels do no harm, because attention measures do not use labels.
+    second text becomes an empty string. If a label is missing or unknown, the label of the first row is used instead.
+    For regression, all rows get this label. Wrong labels do no harm, because attention measures do not use labels.
     """
     path, task = Path(split.origin), split.task
     if task.own or not path.is_file():

@@ -61,7 +61,7 @@ class Task:
 
     @property
     def identity(self) -> str:
-        """The name of the task in cache keys. If `own` is True, the metric and the labels follow the name."""
+        """The name of the task in cache keys. For the user's own tasks, it includes the metric and the labels."""
         return self.name if not self.own else f"{self.name} {self.metric} {list(self.labels)}"
 
     def class_named(self, name: str) -> str | None:
@@ -81,7 +81,7 @@ class Task:
 
 
 def _folded(name: str, ignored: str) -> tuple[str, str]:
-    """Return the negation of a class name (`not` or empty) and the rest, both normalised for comparisons."""
+    """Split a class name into its negation (`not` or empty) and the rest, both normalised for comparisons."""
     letters = re.sub(ignored, "", name.lower())
     negation, word = re.fullmatch(r"(not?n?(?=entail|equiv|dupl|paraphr)|)(.*)", letters).groups()  # type: ignore[union-attr]
     return "not" if negation else "", "equivalent" if word in PARAPHRASE_WORDS else SYNONYMS.get(word, word)

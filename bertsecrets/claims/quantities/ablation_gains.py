@@ -84,13 +84,13 @@ def _luck_note(ablation: Measurement) -> str:
 
 @quantity("best-head-gain-in-sample", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def best_head_in_sample(ablation: Measurement) -> Estimand:
-    """Return the gain of the best head as K19 computes it, selected and tested on the same examples."""
+    """Return the gain of the best head, which is selected and tested on the same examples, as in K19."""
     return _in_sample(ablation, 1, slow_note=lambda: _luck_note(ablation))
 
 
 @quantity("worst-head-gain-in-sample", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def worst_head_in_sample(ablation: Measurement) -> Estimand:
-    """Return the gain of the most important head as K19 computes it, selected and tested on the same examples."""
+    """Return the gain of the most important head, which is selected and tested on the same examples, as in K19."""
     return _in_sample(ablation, -1)
 
 
@@ -126,7 +126,7 @@ def largest_by_luck(ablation: Measurement, draws: int = NULL_DRAWS) -> Float[np.
 
 @quantity("worst-head-gain", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def worst_head(ablation: Measurement) -> Estimand:
-    """Return the gain of the most important head (lowest gain), selected and tested on different halves of examples."""
+    """Return the gain of the head with the lowest gain, selected and tested on different halves of the examples."""
     return _cross_fitted(ablation, -1)
 
 
@@ -203,7 +203,7 @@ def best_layer(ablation: Measurement) -> Estimand:
 
 @quantity("named-heads-gain", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
-    """Return the smallest gain of the named heads, each disabled alone. Heads are (layer, head), counted from 1."""
+    """Return the smallest gain from disabling one of the named heads, given as (layer, head) pairs counted from 1."""
     sets = [place(ablation, layer, head, "score") for layer, head in heads]
     block, gains = gains_of(ablation, sets)
     by_set = zip(sets, gains(block.mean(0)), strict=True)
@@ -239,7 +239,7 @@ def _of_kinds(measure: str) -> dict[str, Need]:
 def _side_by_side(
     blocks: Sequence[Block],
 ) -> tuple[Float[np.ndarray, "examples all"], Callable[[np.ndarray], list[np.ndarray]]]:
-    """Join blocks of the same examples. Also return a function that splits the column means by original block."""
+    """Join blocks of the same examples. Also return a function that splits the column means into one part per block."""
     ends = np.cumsum([block.shape[1] for block in blocks])[:-1]
     return np.hstack(blocks), lambda mean: np.split(mean, ends, axis=-1)
 
@@ -276,10 +276,10 @@ _over_kinds("first-layer-gain", LAYER_ABLATION, first_layer, "least")
 def shared_harm_of_kinds(
     uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement
 ) -> Estimand:
-    """Return the mean rank, by one kind of ablation, of the heads that are most important by another kind.
+    """Return the mean rank under one kind of ablation of the heads that are most important under another kind.
 
-    The rank of a head is the percentage of heads that are more important. Uniform ablation is compared with every other
-    kind: the top heads by each of the two kinds are ranked by the other kind, and all of these ranks are averaged. The
+    The rank of a head is the percentage of heads that are more important. Uniform ablation is paired with every other
+    kind. In each pair, the top heads under each kind are ranked under the other kind, and all ranks are averaged. The
     largest average is returned. By chance, each average would be 50. Each resample selects the top heads again.
     """
     kinds = (uniform, zero, mean, resampled)
@@ -318,7 +318,7 @@ def without_attention(ablation: Measurement) -> Estimand:
 def _ranks(
     gains: Float[np.ndarray, "*any sets"], chosen: Int[np.ndarray, "*any_choice chosen"]
 ) -> Float[np.ndarray, "*any_rank chosen"]:
-    """Return the percentage of heads that are more important than each chosen head (an index); ties count half."""
+    """Return, for each head in `chosen`, the percentage of heads that are more important. Ties count half."""
     shape = np.broadcast_shapes(gains.shape[:-1], chosen.shape[:-1])
     gains = np.broadcast_to(gains, (*shape, gains.shape[-1]))
     own = np.take_along_axis(gains, np.broadcast_to(chosen, (*shape, chosen.shape[-1])), axis=-1)[..., None]
@@ -342,7 +342,7 @@ def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEA
 
 @quantity("shared-harm-rank", unit="percent", inherits=False, within=(0, 100), ablations=STSB_AND_RTE)
 def shared_harm(ablations: tuple[Measurement, ...]) -> Estimand:
-    """Return the mean rank, on one task, of the heads that are most important on the other task.
+    """Return the mean rank on one task of the heads that are most important on the other task.
 
     The rank of a head is the percentage of heads that are more important. The top heads of each task are ranked on the
     other task, and all of these ranks are averaged. By chance, the average would be 50. Each resample selects the top

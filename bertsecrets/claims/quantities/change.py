@@ -14,13 +14,13 @@ LITTLE_CHANGED_COSINE, CHANGED_COSINE = 0.7, 0.95  # above the first: little cha
 
 @quantity("last-two-layers", unit="cosine", change=ATTENTION_CHANGE)
 def last_two(change: Measurement) -> Estimand:
-    """Return the largest mean similarity of the last two layers minus the smallest of the layers before them."""
+    """Return the larger mean similarity of the last two layers minus the smallest of all earlier layers."""
     return _two_minus_others(change, slice(-2, None), slice(None, -2), "before the last two", "most")
 
 
 @quantity("first-two-layers", unit="cosine", change=ATTENTION_CHANGE)
 def first_two(change: Measurement) -> Estimand:
-    """Return the smallest mean similarity of the first two layers minus the largest of the layers after them."""
+    """Return the smaller mean similarity of the first two layers minus the largest of all later layers."""
     return _two_minus_others(change, slice(None, 2), slice(2, None), "after the first two", "least")
 
 
@@ -31,7 +31,7 @@ def upper_half(change: Measurement) -> Estimand:
 
 
 def _two_minus_others(change: Measurement, two: slice, others: slice, where: str, extreme: Extreme) -> Estimand:
-    """Return the mean similarity of each layer in `two` minus that of each layer in `others`, for all pairs."""
+    """Subtract the mean similarity of each layer in `others` from that of each layer in `two`."""
     layers = by_layer(change, "cosine")
     if layers.shape[1] < 3:
         raise NotApplicableError(f"the model has {layers.shape[1]} layers, so there are none {where}")

@@ -67,7 +67,7 @@ def shuffled_correlations(
     """Return the mean and standard deviation of the correlation with a figure when heads are shuffled within rows.
 
     Both values are exact. Shuffling preserves row means. Let A and B be the sums of squares of two lists of n numbers
-    with mean 0. If one list is shuffled, the sum of the products of both lists has the variance A * B / (n - 1).
+    with mean 0. If one list is shuffled, the scalar product of the two lists has variance A * B / (n - 1).
     """
     rows, heads = figure.shape
     off, centred = _centred(means), _centred(figure.ravel()).reshape(rows, heads)
@@ -84,9 +84,9 @@ def shuffled_correlations(
 
 
 def reach_of_shuffles(map: Float[np.ndarray, " k"], figure: Float[np.ndarray, "rows heads"]) -> float:
-    """Return the upper quantile of correlations with heads shuffled within rows, in standard deviations above the mean.
+    """Return the 95% quantile of the correlation with heads shuffled within rows, in standard deviations from the mean.
 
-    If there are few heads and some of them stand out, it is larger than 1.645, the value for a normal distribution.
+    For a normal distribution, this is 1.645. If there are few heads and some of them stand out, it is larger.
     """
     rng, shape = np.random.default_rng(SHUFFLE_SEED), (PERMUTATIONS, *figure.shape)
     permuted = rng.permuted(np.broadcast_to(map.reshape(figure.shape), shape), axis=-1).reshape(PERMUTATIONS, -1)
@@ -119,8 +119,8 @@ def likeness(
         to_map: Function that turns the column means of the block into the map.
         within_rows: Whether to subtract row means from the map and the panel before the first part is computed. This
             removes the differences between layers, the main source of the correlation.
-        average: Whether to average maps across seeds before they are correlated with the panels. The panels are then
-            treated as exact, and otherwise as the results of one more run, with its variance between seeds.
+        average: Whether to average maps across seeds before they are correlated with the panels. If so, the panels are
+            treated as exact. If not, they count as the results of one more run, whose seed variance is added.
     """
     own = TASKS[measurement.subject.task].folder
     order = [own, *(name for name in figures if name != own)]
@@ -203,7 +203,7 @@ def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[st
 def averaged(estimands: Sequence[Estimand], maps: Float[np.ndarray, "seeds k"]) -> list[Estimand]:
     """Return one estimand per seed: the jackknife's pseudo-values, whose spread shows the uncertainty due to seeds.
 
-    They are shifted to undo the jackknife's bias correction: their mean is the value of the average of all maps.
+    They are shifted so that their mean is the value for the average map: this undoes the jackknife's bias correction.
     """
     count, total = len(maps), maps.sum(0)
     of_average = estimands[0].average

@@ -78,7 +78,7 @@ def prediction_factor(count: int) -> float:
 
 
 def new_encoder(patterns: Measurement, reading: str) -> Float[np.ndarray, "rows classes"] | None:
-    """Return a block that represents the unknown error of the classifier on a new encoder.
+    """Return a block whose resamples represent the classifier's unknown error on a new encoder.
 
     The mean of the block is 0. The mean of a resample varies as much as the classifier's error varies between encoders.
     A resample draws `FEWEST_EXAMPLES` rows, so that its mean is normally distributed. The result is None if maps of
@@ -192,9 +192,9 @@ PATTERNS_BY_TASK = Need("patterns", tasks=SEVEN_TASKS, least=4)
 def figure_2_order(
     by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
 ) -> Estimand:
-    """Return Spearman's correlation of class shares with K19's figure 2 across tasks, minus a value for shuffled tasks.
+    """Return Spearman's correlation of class shares with K19's figure 2 across tasks, minus a chance level.
 
-    The value for shuffled tasks is the largest correlation that at least 5% of all possible orders of the tasks reach.
+    The chance level is the 95% quantile of the correlation over all possible orders of the tasks.
     """
     figure = np.array([figure_2_share(measurement.subject.task, classes) for measurement in by_task])
     orders = np.array(list(permutations(range(len(figure)))), dtype=np.float64)
@@ -240,7 +240,7 @@ def share_change(
 
 @quantity("largest-share-change", unit="percent", within=(0, 100), after=PATTERNS, before=PATTERNS_BEFORE)
 def largest_change(after: Measurement, before: Measurement, reading: Reading = "special") -> Estimand:
-    """Return the largest absolute change in the percentage of a class, relative to the pretrained model."""
+    """Return the largest absolute change in the percentage of any class, relative to the pretrained model."""
     estimand = _change(after, before, reading, lambda change: np.concatenate([change, -change], axis=-1))
     parts = estimand.parts[:CLASS_COUNT]
     note = ", ".join(f"{name} {part:+.1f}" for name, part in zip(CLASSES, parts, strict=True))

@@ -20,7 +20,7 @@ Curve = Callable[[np.ndarray], np.ndarray]
 
 
 def _curve(pruning: Measurement) -> tuple[Float[np.ndarray, "examples k"], Curve]:
-    """Return a block of moments, and a function from its means to scores in points, first that of the full model."""
+    """Return a block of moments and a function that turns its means into scores in points, the full model's first."""
     metric, target = metric_name(pruning), pruning.sample("target")
     answers = [pruning.sample("baseline_predicted"), *pruning.sample("predicted")]
     parts = [moments(metric, predicted, target) for predicted in answers]
@@ -29,7 +29,7 @@ def _curve(pruning: Measurement) -> tuple[Float[np.ndarray, "examples k"], Curve
 
 
 def _place(pruning: Measurement, share: float) -> int:
-    """Return the index of the score after pruning this fraction of the weights. Index 0 is the full model."""
+    """Return the index of the score with this fraction of the weights pruned. Index 0 is the full model."""
     return 1 + int(np.abs(np.asarray(pruning.value("share")) - share).argmin())
 
 

@@ -23,7 +23,7 @@ def metric_name(measurement: Measurement) -> str:
 
 
 def in_points(metric: str) -> Callable[[np.ndarray], Number]:
-    """Return a function that computes a metric in points, which is 100 times its value."""
+    """Return a function that computes a metric in points, that is, multiplied by 100."""
     return lambda mean: 100 * METRICS[metric](mean)
 
 

@@ -31,7 +31,7 @@ def _by_layer(special: Measurement, kind: str) -> Float[np.ndarray, "examples la
 
 @quantity("sep-growth", unit="attention", after=SPECIAL_TOKENS, before=Need("special-tokens", "against"))
 def sep_growth(after: Measurement, before: Measurement, kind: str = "sep") -> Estimand:
-    """Return the attention to [SEP] in the last two layers after fine-tuning minus that before."""
+    """Return how much fine-tuning increases the attention to [SEP] in the last two layers."""
     growth = _by_layer(after, kind) - _by_layer(before, kind)
     if growth.shape[1] < 3:
         raise NotApplicableError(f"the model has {growth.shape[1]} layers, so there are none before the last two")
@@ -85,8 +85,8 @@ def _of_special(special: Measurement, statistic: Callable[[np.ndarray], Number])
 def crossing(special: Measurement) -> Estimand:
     """Return the smallest difference between attention to [CLS] and to [SEP] in layers 2 to 10, averaged over heads.
 
-    As on every task in K19's figure 6, the differences are [CLS] minus [SEP] in layers 2 and 3, and [SEP] minus [CLS]
-    in layers 4 to 10. The last two layers are not used, since their differences are near 0 on some tasks.
+    The differences are [CLS] minus [SEP] in layers 2 and 3, and [SEP] minus [CLS] in layers 4 to 10. All are positive
+    in K19's figure 6, on every task. The last two layers are not used: their differences are near 0 on some tasks.
     """
     cls, sep = _by_layer(special, "cls"), _by_layer(special, "sep")
     leads = (cls - sep)[:, 1:10]

@@ -30,7 +30,7 @@ def anisotropy(vectors: Measurement) -> Estimand:
 
 @quantity("anisotropy-rise", unit="cosine", vectors=VECTORS)
 def anisotropy_rise(vectors: Measurement) -> Estimand:
-    """Return the mean cosine of two random words' vectors in the upper half of the layers minus that in the lower."""
+    """Return how much the mean cosine of random words' vectors rises from the lower to the upper half of the layers."""
     block, note = _layers(vectors)
     half = block.shape[1] // 2
     if not half:
@@ -40,9 +40,9 @@ def anisotropy_rise(vectors: Measurement) -> Estimand:
 
 @quantity("geometry-correlation", unit="r", within=(-1, 1), after=VECTORS, before=VECTORS_BEFORE)
 def geometry(after: Measurement, before: Measurement) -> Estimand:
-    """Return the correlation between cosines before and after fine-tuning, over pairs of rows, in the upper layers.
+    """Return the correlation between rows' cosines before and after fine-tuning, averaged over the upper layers.
 
-    The mean vector is subtracted before the cosines are computed.
+    The correlation is over pairs of rows. The mean vector is subtracted before the cosines are computed.
     """
     block, _ = _pairs(after, before)
     layers = block.shape[1] // 2
@@ -63,9 +63,9 @@ def geometry(after: Measurement, before: Measurement) -> Estimand:
 
 @quantity("class-separation-growth", unit="cosine", within=(-4, 4), after=VECTORS, before=VECTORS_BEFORE)
 def class_separation(after: Measurement, before: Measurement) -> Estimand:
-    """Return how much fine-tuning separates classes in the last layer.
+    """Return how much fine-tuning increases the separation of classes in the last layer.
 
-    The separation is the mean cosine of two rows of the same class minus that of two rows of different classes. The
+    The separation is the mean cosine of rows of the same class minus the mean cosine of rows of different classes. The
     mean vector is subtracted before the cosines are computed.
     """
     block, same = _pairs(after, before)

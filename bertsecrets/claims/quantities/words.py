@@ -58,7 +58,7 @@ def _present(means: np.ndarray) -> np.ndarray:
 def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tuple[list[str], list[str]]:
     """Return the kinds of words that occur in enough inputs, and a note that lists the excluded kinds.
 
-    If none does, return all kinds that occur. The verdict then says that there are too few examples.
+    If no kind does, return all kinds that occur. The verdict then says that there are too few examples.
     """
     inputs = {kind: int((~np.isnan(sample)).any(1).sum()) for kind, sample in samples.items()}
     frequent = [kind for kind, count in inputs.items() if count >= FEWEST_EXAMPLES]
@@ -79,9 +79,9 @@ def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -
     - the increase minus the same head's increase for other kinds of words, because a head may attend more to all words,
     - the increase minus the largest decrease in any head, because random changes go both ways.
 
-    The largest increase of many heads would be positive by chance alone. Therefore, the inputs that contain this kind
-    of word are split into halves. The head with the largest increase on one half, averaged across seeds, is measured on
-    the other half.
+    The largest increase among many heads would be positive by chance alone. Therefore, the inputs that contain this
+    kind of word are split into halves. The head with the largest increase on one half, averaged across seeds, is
+    measured on the other half.
     """
     clusters = clusters_of(after)
     others = [flat(after, kind) - flat(before, kind) for kind in LINGUISTIC_FEATURES if kind not in kinds]
@@ -125,9 +125,9 @@ def _first_half(present: Bool[np.ndarray, " examples"], clusters: Clusters) -> B
 
 @quantity("feature-depth", unit="attention", features=FEATURE_WEIGHTS)
 def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
-    """Return attention to kinds of words in the upper half of the layers minus that in the lower half.
+    """Return the attention to each kind of word in the upper half of the layers minus that in the lower half.
 
-    The smallest difference of any kind is returned. Kinds that occur in too few inputs are excluded.
+    The claim is judged by the kind with the smallest difference. Kinds that occur in too few inputs are excluded.
     """
     frequent, notes = _frequent({kind: flat(features, kind) for kind in kinds})
     layers = [by_layer(features, kind) for kind in frequent]
@@ -194,7 +194,7 @@ def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
 def final_punctuation(words: Measurement) -> Estimand:
     """Return the percentage of heads in the last two layers that attend more to final punctuation than to any word.
 
-    It is compared with the most attended word of each input. Inputs without final punctuation are excluded.
+    In each input, only the most attended word is considered. Inputs without final punctuation are excluded.
     """
     final, word = (words.sample(kind)[:, -2:] for kind in ("final", "word"))
     lead = (final - word).reshape(len(final), -1).astype(np.float64)
@@ -206,7 +206,7 @@ def final_punctuation(words: Measurement) -> Estimand:
 
 @quantity("named-equal-word-attention", unit="attention", words=SURFACE_WORDS)
 def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEADS) -> Estimand:
-    """Return by how much attention to the same word in the other text exceeds chance in the weakest named head."""
+    """Return the attention to the same word in the other text minus the chance level, in the weakest named head."""
     columns = [place(words, layer, head, "equal") for layer, head in heads]
     excess = (flat(words, "equal") - flat(words, "expected"))[:, columns]
     values = zip(columns, _means(excess), strict=True)
@@ -216,9 +216,9 @@ def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEA
 
 @quantity("equal-word-attention", unit="attention", words=SURFACE_WORDS, ablations=STSB_AND_RTE)
 def equal_words(words: Measurement, ablations: tuple[Measurement, ...]) -> Estimand:
-    """Return by how much attention to the same word in the other text exceeds chance, averaged over the top heads.
+    """Return the attention to the same word in the other text minus the chance level, averaged over the top heads.
 
-    The top heads have the lowest sum of ranks by ablation gain on two tasks.
+    Heads are ranked by the score without them, lowest first. The top heads have the lowest sum of ranks on two tasks.
     """
     ranks = sum(np.asarray(ablation.value("score")).ravel().argsort(kind="stable").argsort() for ablation in ablations)
     heads = np.argsort(ranks, kind="stable")[:TOP_HEADS]
@@ -258,8 +258,8 @@ def relation_heads(
 ) -> Estimand:
     """Find the best head for each relation, and return the smallest percentage of diagonal maps in any of these heads.
 
-    The best head for a relation is the one with the most attention between words in this relation. A map is diagonal if
-    its class, by the `reading`, is diagonal or vertical-diagonal.
+    The best head for a relation is the one with the most attention between words in this relation. A map counts as
+    diagonal if it is classified as diagonal or vertical-diagonal with the given `reading`.
     """
     weights = np.hstack([flat(attention, name) for name in relations])
     predicted = flat(patterns, f"{reading}_predicted")

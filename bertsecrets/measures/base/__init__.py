@@ -1,4 +1,4 @@
-"""The base classes of measures, and modules for the charts, requirements, observers and checks of measures."""
+"""The base classes of measures, and modules for their charts, requirements, observers and checks."""
 
 from bertsecrets.measures.base.ablation_measure import AblationMeasure, AblationOptions
 from bertsecrets.measures.base.attention_measure import AttentionMeasure, AttentionRun, EncoderMeasure, SuiteMeasure

@@ -94,7 +94,7 @@ class AblationMeasure(HeadRemovalMeasure):
     def finish(self, options: Any, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
         """Convert the values in place to the form that this measure stores.
 
-        By default, the values keep one score per set of heads.
+        By default, nothing is changed, so the values contain one score per set of heads.
         """
         return
 
@@ -193,9 +193,9 @@ def set_ablation(
 
     Returns:
         Values: `baseline` and `score` [set], the task's metric as a fraction. Samples: `predicted` [set, example],
-        `baseline_predicted` and `target` [example]; class indices are int8, and scores are float32. In bfloat16,
-        some predictions are repeated in float32. The value `sampled` is the number of these predictions, and
-        `sample_differs` is the number of those that differ.
+        `baseline_predicted` and `target` [example]; class indices are int8, and scores are float32. If `precision` is
+        bfloat16, some predictions are also computed in float32 for comparison. The value `sampled` is the number of
+        these predictions, and `sample_differs` is the number of those that differ.
     """
     everything = [BASELINE, *sets]
     exact: np.ndarray | None = None

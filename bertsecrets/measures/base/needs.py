@@ -45,7 +45,7 @@ class Requirement:
         return None
 
     def settings(self, resources: Resources) -> dict[str, Any]:
-        """Return the facts about the requirement that affect results. They become part of the cache key."""
+        """Return those facts about the requirement that affect results. They become part of the cache key."""
         return {}
 
 

@@ -72,7 +72,7 @@ class SampleObserver:
         self.samples[name][batch.indices, layer] = numbers.cpu().numpy()
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return the means over examples, [layer, head], and the samples, [example, layer, head]."""
+        """Return the means over examples, of shape [layer, head], and the samples, of shape [example, layer, head]."""
         means = mean_over_present(self.samples)
         return means if self.counts else {name: means[name] for name in self.samples}, dict(self.samples)
 
@@ -80,7 +80,7 @@ class SampleObserver:
 class PairObserver(SampleObserver):
     """Observer of one model.
 
-    For each relation, it stores the maximum weight over all token pairs, [example, layer, head].
+    For each relation, it stores the maximum weight over all token pairs in an array [example, layer, head].
     """
 
     def __init__(self, examples: int, layers: int, heads: int, relations: Mapping[str, TokenPairs]):
@@ -110,7 +110,7 @@ def mean_over_present(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray
 
 
 def heads_without_numbers(measurement: Measurement) -> str | None:
-    """Return a message if some heads, but not all, have no value for the same example. Otherwise, return None.
+    """Return a message if, for any example, only some heads have a value. Otherwise, return None.
 
     Examples in which all heads lack a value are ignored: they may not contain what is measured, such as a pronoun.
     """

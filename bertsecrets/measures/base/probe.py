@@ -74,7 +74,7 @@ class ModelChecks:
 
 
 def refusals(ref: ModelRef) -> dict[str, str | None]:
-    """Return why each measure that uses a model does not support this one, by name; None if the measure does."""
+    """Return, for each measure that uses a model, why it does not support this one, or None if it does."""
 
     @functools.cache
     def opened(kernel: str) -> OpenModel:

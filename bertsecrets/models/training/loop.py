@@ -172,7 +172,7 @@ class Training:
         self.total.zero_()
 
     def check_finite(self, states: Path | None) -> None:
-        """Check values recorded since the last check. If any is not finite, delete the states and raise an error."""
+        """Check the newly recorded values. If any of them is not finite, delete the states and raise an error."""
         if not self.unchecked:
             return
         table = torch.stack(self.unchecked).cpu()
@@ -196,7 +196,7 @@ class Training:
         )
 
     def state(self, seconds: float) -> State:
-        """Return the state of the run after some seconds of training. It determines all further steps."""
+        """Return the state of the run, which determines all further steps. `seconds` is the training time so far."""
         weights = {name: weight.detach() for name, weight in self.weights.items()}
         tensors = {"weights": weights} | {
             moment: {name: self.optimizer.state[weight][moment] for name, weight in self.weights.items()}

@@ -20,14 +20,14 @@ HIDDEN_OUTPUT, POOLED_OUTPUT = "last_hidden_state", "pooler_output"
 
 @dataclass(frozen=True)
 class Reading:
-    """The encoder output that a classifier reads. For an output with one vector per token, `place` is the token."""
+    """The encoder output that a classifier reads. If the output has one vector per token, `place` selects the token."""
 
     output: str
     kind: type[Any]  # type of the object with all outputs
     place: Literal["first", "last"] = "first"
 
     def places(self, batch: Batch) -> Int[torch.Tensor, " rows"]:
-        """Return the position of the token that the classifier reads in each row."""
+        """Return, for each row, the position of the token that the classifier reads."""
         return torch.zeros_like(batch.lengths) if self.place == "first" else batch.lengths - 1
 
     @torch.no_grad()
@@ -74,7 +74,7 @@ class EncodedTexts:
     def for_classifier(cls, model: Any, encoded: Encoded, device: torch.device, *, half: bool) -> "EncodedTexts | None":
         """Encode texts for a model's classifier.
 
-        Without texts, or if the classifier reads more than one vector per text, return None.
+        Return None if `encoded` is empty, or if the classifier reads more than one vector per text.
         """
         if not len(encoded):
             return None
@@ -83,7 +83,7 @@ class EncodedTexts:
         return cls(model, encoded, reading, device, half=half) if reading is not None else None
 
     def classified(self, rows: Int[torch.Tensor, " rows"], labels: torch.Tensor) -> Any:
-        """Return the model's output, including the loss, for some of the texts."""
+        """Return the model's output, including the loss, for the texts in the given rows."""
         return self.reading.classified(self.model, self.features[rows], self.tokens[rows], labels=labels)
 
 
@@ -111,8 +111,8 @@ def _with_encoder_output(model: Any, given: Any, **inputs: Any) -> Any:
 def reading_of(model: Any, batch: Batch) -> Reading | None:
     """Return which encoder output a classifier reads, or None if it reads several vectors per text.
 
-    The output is found by computing gradients of the logits. As a check, the logits are computed from one vector per
-    text.
+    Gradients of the logits show which output the classifier reads. To check that one vector per text is enough, the
+    logits are recomputed from this vector.
     """
     encoder = model.base_model
     if encoder is model or getattr(model.config, "is_encoder_decoder", False):

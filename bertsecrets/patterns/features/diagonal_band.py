@@ -1,6 +1,6 @@
 """Features of diagonal bands. A diagonal band is either a sharp line or a broad smear with a ridge.
 
-Brightness is defined by `reductions.stack_brightness`. Only inside tokens (tokens that are not special) count.
+Brightness is defined by `reductions.stack_brightness`. Only tokens that are not special (inside tokens) count.
 Distances are divided by the length of the row's text, because a smear of the same width looks narrow in a long text but
 covers a short text entirely.
 """

@@ -49,7 +49,7 @@ def _path(
     widest: Float[torch.Tensor, " maps"],
     count: Int[torch.Tensor, " maps"],
 ) -> tuple[Int[torch.Tensor, "maps words"], Row]:
-    """Find the brightest path by dynamic programming. Return its offset from the diagonal and its brightness by row.
+    """Return the brightest path's offset from the diagonal and brightness in each row, using dynamic programming.
 
     `widest` is the maximum offset from the diagonal in each map, and `count` is the number of words in each map.
     """

@@ -56,7 +56,7 @@ def _all(stack: MapStack) -> dict[str, Column]:
 def _special(view: View) -> dict[str, Column]:
     """Return the shares of attention that special tokens receive, individually and in total.
 
-    `strong` is the larger of two numbers: this total, and the share of the most attended token.
+    `strong` is this total or the share of the most attended token, whichever is larger.
     """
     stack, received = view.stack, view.read.received
     cls, middle, last = received.gather(1, stack.special()).unbind(1)
@@ -106,7 +106,7 @@ def _segments(view: View) -> dict[str, Column]:
 
 
 def _rows(view: View) -> dict[str, Column]:
-    """Return features of how widely rows spread their attention.
+    """Return features that measure how widely rows spread their attention.
 
     The first three are the mean entropy of the rows, the entropy of the mean row, and their difference, each divided by
     log L. The other two are the mean weight of each row's largest cell, and the mean sum of its three largest cells.
@@ -127,7 +127,7 @@ def _rows(view: View) -> dict[str, Column]:
 def _columns(view: View) -> dict[str, Column]:
     """Return how much attention concentrates on a few columns.
 
-    The features are computed from the mass of each column and from the column of each row's largest weight.
+    Some features use the share of attention that each column receives; others use the column of each row's maximum.
     """
     stack, within, real, received = view.stack, view.within, view.real, view.read.received
     tokens = received.shape[1]

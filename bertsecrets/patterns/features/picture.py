@@ -48,8 +48,8 @@ def picture_features(view: View) -> dict[str, Column]:
 def _explained(rest: Column, height: Row, within: Bool[torch.Tensor, "maps tokens"]) -> Column:
     """Return the fraction of the variance in brightness that is explained by column means.
 
-    The variance is computed over cells between inside tokens. Column means are computed over all rows, including those
-    of special tokens.
+    The variance is computed over cells whose row and column both belong to words. Column means are computed over all
+    rows, including those of special tokens.
     """
     size = within.sum(1).clamp(min=1).float()
     rest = rest / size.square()

@@ -56,8 +56,8 @@ class View:
     def own_size(self) -> Row:
         """Number of words in the text to which each token belongs.
 
-        Special tokens belong to no text. For special tokens, and in inputs with only one text, all words of the input
-        are counted.
+        Special tokens belong to no text, so all words of the input are counted for them. If the input has only one
+        text, all words are counted for every token.
         """
         whole = self.words[:, None]
         own = torch.where(self.texts[:, 0], self.sizes[:, :1], torch.where(self.texts[:, 1], self.sizes[:, 1:], whole))
@@ -253,7 +253,7 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
 def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
     """Return the brightness of all cells, from 0 to 1, as defined in `patterns.classes`.
 
-    `peaks` are the largest weights of each row. If None, they are computed here.
+    `peaks` contains the largest weight of each row. If None, these weights are computed.
     """
     peaks = stack.maps.amax(2) if peaks is None else peaks
     last = stack.lengths - 1
@@ -313,8 +313,8 @@ def _write_ribbon(
 class Sheared:
     """A buffer that stores maps so that their diagonals can be read as columns.
 
-    In the buffer, each row of an L x L map is followed by L - 1 zeros. If the row stride of a view is larger by
-    one element, its columns are the diagonals of the map. Elements of this view that are outside the map are 0.
+    In the buffer, each row of an L x L map is followed by L - 1 zeros, so the row stride is 2 L - 1. In a view with row
+    stride 2 L, the columns are the diagonals of the map, and elements outside the map are 0.
     """
 
     def __init__(self, maps: int, tokens: int, device: torch.device):

@@ -47,7 +47,7 @@ def entropy(
 
 
 def quarter_sizes(texts: Bool[torch.Tensor, "maps 2 tokens"]) -> Float[torch.Tensor, "maps 2 2"]:
-    """Return the number of cells for each combination of row text and column text (the quarters of a map)."""
+    """Return the number of cells in each quarter of a map (attention within and between the first and second texts)."""
     sizes = texts.sum(2).float()
     return sizes[:, :, None] * sizes[:, None, :]
 

@@ -21,10 +21,10 @@ DIFFERENCE_FLOOR = 0.05  # fraction of the uniform weight; smaller differences a
 def off_diagonal_features(view: View) -> dict[str, Column]:
     """Return features that compare the mass of each corner with the mass within the texts.
 
-    A corner consists of the rows of one text and the columns of the other. Its mass is divided by the mass it would
-    have if its cells were as strong as cells within the texts at the same distance from the diagonal. The features are
-    the logarithms of this ratio for both corners, and the larger logarithm. They are strongly negative for squares, and
-    near 0 for smears. Each feature is computed twice: for the whole corner, and for its cells close to the diagonal.
+    A corner consists of the rows of one text and the columns of the other. Its mass is divided by the mass expected
+    from the cells within the texts that are at the same distance from the diagonal. The features are the logarithms of
+    this ratio for both corners, and the larger logarithm. They are strongly negative for squares, and near 0 for
+    smears. Each feature is computed twice: for the whole corner, and for its cells close to the diagonal.
     """
     size = view.words.clamp(min=1).float()
     floor = DIFFERENCE_FLOOR / size[:, None]
@@ -64,7 +64,7 @@ def block_features(view: View) -> dict[str, Column]:
 
 
 def _reach(view: View) -> dict[str, Column]:
-    """Return features of the brightness of cells that are in a square but far from the diagonal.
+    """Return features that describe how bright the cells of the squares are far from the diagonal.
 
     The features are this brightness, its difference from the brightness of the corners, and its ratio to the brightness
     of cells near the diagonal.
