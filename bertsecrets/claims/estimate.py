@@ -59,7 +59,7 @@ class Estimate:
             annotated heads that are used to estimate classifier errors.
         fewest: Smallest number of examples (or of clusters of examples) from which a column mean is computed. Infinite
             if no block is sampled.
-        published: Number of published runs that the quantity compares the model with.
+        published: Number of published runs to which the quantity compares the model.
         seedless: Whether seeds are irrelevant, because nothing is trained or a single checkpoint is judged.
         within: Range of possible values.
         interaction: Standard deviation across seeds that is due to the interaction of seeds and examples: seeds differ
@@ -251,7 +251,7 @@ def estimate(
 
 
 def unseen_share(rows: float, tail: float) -> float:
-    """Return an upper limit on the share of a type of row that does not occur among `rows` random rows.
+    """Return how large the share of a kind of row can be if none of `rows` random rows is of this kind.
 
     This is the exact binomial limit (Clopper and Pearson 1934), which is about 3 / `rows` if `tail` is 5%. The
     probability that the limit is too low is `tail`.

@@ -61,7 +61,7 @@ class Quantity:
     published: bool = False
 
     def read(self, measurements: Mapping[str, Needed], /, **arguments: Any) -> Estimand:
-        """Compute the estimand from the measurements for each need and the arguments of a claim."""
+        """Compute the estimand from a claim's arguments and from the measurements, given by the name of the need."""
         return self.function(**{name: measurements[name] for name in self.needs}, **arguments)
 
 

@@ -142,7 +142,7 @@ def _check_answers(address: str) -> None:
 
 
 def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, float], device: str) -> int:
-    """Check that all machines that can run jobs see the store and have the same device, and return their number."""
+    """Check that all machines that can run jobs see the store and have the same device. Return how many there are."""
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     asked = {"CPU": share["num_cpus"], "GPU": share["num_gpus"]}
     alive = [node for node in ray.nodes() if node["Alive"]]

@@ -4,7 +4,7 @@ Rows are randomly split into pairs. Every word-piece of one row is compared with
 the cosines are averaged for each pair of rows. Special tokens are excluded. On average, this mean cosine is 0 if the
 vectors are distributed isotropically. Ethayarajh samples word-pieces uniformly. Here, all pairs of rows have the same
 weight, so word-pieces in short rows have more influence. `centred` is computed after subtracting the mean vector over
-all word-pieces. The pairs are the same before and after fine-tuning, so claims I9 can compare the two models.
+all word-pieces. The pairs are the same before and after fine-tuning, so claim I9 can compare the two models.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -185,7 +185,7 @@ def _check_tokenizer_class(ref: ModelRef) -> None:
 
 
 def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
-    """Warn if an opened tokenizer encodes texts differently from the tokenizer in tokenizer.json.
+    """Warn if a loaded tokenizer encodes texts differently from the tokenizer in tokenizer.json.
 
     Many tokenizer classes of transformers override parts of tokenizer.json. A difference that is explained by the
     normalizer settings in tokenizer_config.json causes no warning.

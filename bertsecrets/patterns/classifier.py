@@ -1,4 +1,4 @@
-"""The pattern classifiers, one for each reading. A classifier combines boosted trees with a softmax regression.
+"""The pattern classifiers, one for each reading. Each combines boosted trees with softmax regression.
 
 The log-probabilities of the trees and half the log-probabilities of the regression are added. The sum is divided by a
 temperature, which calibrates the probabilities.

@@ -1,1 +1,1 @@
-"""The store of entries and measurements, atomic writes, locks, and digests of the code."""
+"""The store, with atomic writes, locks and digests of the code. It contains entries and measurements."""

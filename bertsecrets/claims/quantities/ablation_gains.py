@@ -239,7 +239,7 @@ def _of_kinds(measure: str) -> dict[str, Need]:
 def _side_by_side(
     blocks: Sequence[Block],
 ) -> tuple[Float[np.ndarray, "examples all"], Callable[[np.ndarray], list[np.ndarray]]]:
-    """Join blocks of the same examples. Also return a function that splits the column means into one part per block."""
+    """Join blocks, which have the same rows. Also return a function that splits column means into a part per block."""
     ends = np.cumsum([block.shape[1] for block in blocks])[:-1]
     return np.hstack(blocks), lambda mean: np.split(mean, ends, axis=-1)
 
