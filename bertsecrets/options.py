@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bertsecrets.texts.glue import Source
     from bertsecrets.texts.own_tasks import OwnTask
 
+VARIABLE_PREFIX = "BERTSECRETS_"  # of the environment variables of the suite
 FROM_ENVIRONMENT = ("model", "glue", "store", "frames", "jobs")  # options with a default from there, in Python too
 DEFAULT_PIPELINE = "en_core_web_sm"
 HUB_SOURCE = "hub"  # value of --glue that selects the hub instead of a folder
@@ -408,7 +409,7 @@ def variable(name: str) -> str:
     >>> variable("store")
     'BERTSECRETS_STORE'
     """
-    return f"BERTSECRETS_{name.upper()}"
+    return f"{VARIABLE_PREFIX}{name.upper()}"
 
 
 def add_options(add: Callable[..., Any], names: Iterable[str] = tuple(PARSING)) -> None:

@@ -18,6 +18,9 @@ SECONDS_BY_UNIT = {"s": 1, "min": 60, "h": 3600, "d": 86400}  # in seconds
 MERGE_TAG = "tag:yaml.org,2002:merge"
 
 
+READ_FILES: set[str] = set()  # absolute paths of the files that the current command has read here
+
+
 def seconds(text: str) -> float:
     """Parse a duration and return it in seconds.
 
@@ -35,6 +38,7 @@ def read_bytes(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read"
     try:
         with path.open("rb") as file:
             data = file.read(limit + 1)
+        READ_FILES.add(os.path.abspath(path))
     except OSError as error:
         raise UserError(f"{failing} {excerpt(path)}: {error.strerror}") from error
     except ValueError as error:  # a null character in the path

@@ -26,6 +26,8 @@ class ExitCode:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.kinds: dict[str, set[str]] = {}  # by test; a repeated test counts with its last execution
+        self.failed: dict[str, set[str]] = {}  # by benchmark, the phases in which it failed
+        self.contradicting: list[str] = []  # cases whose test did not end as their verdict requires
         self.signalled: KeyboardInterrupt | None = None
 
     @pytest.hookimpl(tryfirst=True)  # before the JUnit plugin, which does not overwrite attributes
@@ -38,9 +40,12 @@ class ExitCode:
         kinds = self.kinds.setdefault(report.nodeid, set())
         if report.when == "setup":
             kinds.clear()
+            self.failed.pop(report.nodeid, None)
         ours = {str(value) for name, value in report.user_properties if name in (KIND_PROPERTY, OUTCOME_PROPERTY)}
         if any(name == KIND_PROPERTY for name, _ in report.user_properties):
             kinds |= ours
+            if report.failed:
+                self.failed.setdefault(report.nodeid, set()).add(str(report.when))
         elif report.failed:
             kinds.add(OTHER_TEST)
 
@@ -52,14 +57,21 @@ class ExitCode:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Set the exit code of a run that includes benchmarks."""
-        kinds = set().union(*self.kinds.values())
-        if session.exitstatus == pytest.ExitCode.INTERRUPTED:
-            if self.signalled is not None:
-                session.exitstatus = interrupted(self.signalled)
-            elif CRASH in kinds:
-                session.exitstatus = BUG
-        elif session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and OTHER_TEST not in kinds:
+        from bertsecrets.benchmarks.output import weigh  # imports this module
+
+        kinds, ended = set().union(*self.kinds.values()), session.exitstatus
+        stopped = ended == pytest.ExitCode.INTERRUPTED and bool(session.shouldstop)  # such as by --stepwise
+        if self.signalled is not None and ended == pytest.ExitCode.INTERRUPTED:
+            session.exitstatus = interrupted(self.signalled)
+        elif CRASH in kinds and ended == pytest.ExitCode.INTERRUPTED:
+            session.exitstatus = BUG
+        elif (stopped or ended in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)) and OTHER_TEST not in kinds:
+            fails, self.contradicting = weigh(session, self.failed)
             if CRASH in kinds:
                 session.exitstatus = BUG
             elif ERROR in kinds:
                 session.exitstatus = USER_ERROR
+            elif fails:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            elif not (stopped or session.shouldfail):
+                session.exitstatus = pytest.ExitCode.OK

@@ -1,13 +1,14 @@
 """The output of a benchmark run: the verdict table, JUnit XML properties, and the report."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import ValidationError
 
 from bertsecrets.benchmarks.exit_code import BENCHMARK, DRIFT_PLUGIN, EXIT_CODE_PLUGIN, KIND_PROPERTY, OUTCOME_PROPERTY
 from bertsecrets.benchmarks.pytest_options import get_option
@@ -18,13 +19,14 @@ from bertsecrets.cli.baseline import accepted_cases, conclude_baseline
 from bertsecrets.cli.console import BUG, USER_ERROR, encodable, report_bug, signals_deferred
 from bertsecrets.cli.outputs import more_seeds_line
 from bertsecrets.errors import UserError, of_the_machine, one_line
-from bertsecrets.formats import ERROR, Ends, VerdictData
+from bertsecrets.formats import ERROR, FAILURES, Ends, VerdictData
 from bertsecrets.options import RunOptions, variable
 from bertsecrets.progress import counted
 from bertsecrets.settings import load_settings
 
 if TYPE_CHECKING:
     from bertsecrets.compare.baseline import Baseline
+    from bertsecrets.formats import VerdictsFile
     from bertsecrets.judging import JudgedRun
     from bertsecrets.report.viewer import Examples
     from bertsecrets.session import Session
@@ -35,7 +37,9 @@ OPTIONS = pytest.StashKey[RunOptions]()
 SESSION: pytest.StashKey["Session"] = pytest.StashKey()
 RUN: pytest.StashKey["JudgedRun"] = pytest.StashKey()
 ACCEPTED: pytest.StashKey["Baseline | None"] = pytest.StashKey()
-ANSWERED = pytest.StashKey[set[str]]()  # cases that the fixture `judged` has judged, skipped or failed in this process
+# Cases that the fixture `judged` has judged, skipped or failed in this process, and whether each fails the run.
+ANSWERED = pytest.StashKey[dict[str, bool]]()
+ENDED_EARLY = pytest.StashKey[str]()  # a note on a run that ended early
 UNJUDGED_LINE = pytest.StashKey[str]()  # why the verdict of some benchmark is missing
 BASELINE_LINES = pytest.StashKey[list[str]]()  # what has changed in the baseline, or why it is not updated
 # The report's path, or the reason for not writing it; and whether it was written.
@@ -94,6 +98,12 @@ def project_file(nodeid: str) -> str:
     return f"benchmarks/{Path(nodeid.partition('::')[0]).name}"
 
 
+def shown_id(nodeid: str, config: pytest.Config) -> str:
+    """Return a benchmark's id as pytest's summary shows it, with its path in the project."""
+    path = config.invocation_params.dir / project_file(nodeid)
+    return f"{os.path.relpath(path, config.rootpath)}::{nodeid.partition('::')[2]}"
+
+
 def name_skipped(report: pytest.TestReport, item: pytest.Item) -> None:
     """Report a skipped benchmark at the test's location, not the plugin's, and put the claim before the reason."""
     if report.skipped and isinstance(report.longrepr, tuple):
@@ -116,9 +126,7 @@ def name_in_project(reports: Iterable[object], config: pytest.Config) -> None:
     """Change the reports so that pytest's summary shows each benchmark's path in the project."""
     for report in reports:
         if isinstance(report, pytest.TestReport) and KIND_PROPERTY in dict(report.user_properties):
-            path = config.invocation_params.dir / project_file(report.nodeid)
-            test = report.nodeid.partition("::")[2]
-            report.nodeid = f"{os.path.relpath(path, config.rootpath)}::{test}"  # pytest makes it relative to here
+            report.nodeid = shown_id(report.nodeid, config)  # pytest makes it relative to here
 
 
 def junit_properties(verdict: VerdictData) -> list[tuple[str, object]]:
@@ -184,7 +192,7 @@ def print_comparisons(terminalreporter: Any, config: pytest.Config) -> None:
     verdicts = [verdict.data for verdict in verdicts_of(config)]
     runs = config._benchmarksession.compared_mapping or {}  # type: ignore[attr-defined]
     for path, benchmarks in runs.items():
-        earlier = {info["id"]: info for entry in benchmarks.values() if "id" in (info := entry["extra_info"])}
+        earlier = {verdict.id: verdict for verdict in filter(None, map(_saved_verdict, benchmarks.values()))}
         rows = [_compared(earlier[now.id], now) for now in verdicts if now.id in earlier]
         terminalreporter.section(f"compared with {Path(path).name}")
         header = ("claim", "observed before", "now", "verdict before", "now", "seconds before", "now")
@@ -193,13 +201,47 @@ def print_comparisons(terminalreporter: Any, config: pytest.Config) -> None:
         terminalreporter.write_line("no saved benchmarks to compare with: save some with --benchmark-autosave")
 
 
-def _compared(was: dict[str, Any], now: VerdictData) -> list[str]:
+def _saved_verdict(entry: Any) -> VerdictData | None:
+    """Return the verdict in a saved benchmark, or None if it has none, like those of other tests and versions."""
+    try:
+        return VerdictData.model_validate(entry["extra_info"])
+    except (ValidationError, LookupError, TypeError):
+        return None
+
+
+def _compared(was: VerdictData, now: VerdictData) -> list[str]:
     """Return a row that compares a verdict with an earlier one: id, observed values, outcomes and seconds."""
     from bertsecrets.report.text import outcome_words
 
-    observed = ("-" if value is None else format_number(value) for value in (was["observed"], now.observed))
-    before = ": ".join(filter(None, (was["verdict"] or ERROR, was.get("brief"))))
-    return [now.id, *observed, before, outcome_words(now), f"{was['seconds']:g}", f"{now.seconds:g}"]
+    observed = ("-" if value is None else format_number(value) for value in (was.observed, now.observed))
+    before = ": ".join(filter(None, (was.verdict or ERROR, was.brief)))
+    return [now.id, *observed, before, outcome_words(now), f"{was.seconds:g}", f"{now.seconds:g}"]
+
+
+def verdicts_file(config: pytest.Config) -> "VerdictsFile":
+    """Return the verdicts of the run in the format of `report --json`."""
+    from bertsecrets.report.json import as_file
+
+    commits = config.stash[RUN].session.commits if RUN in config.stash else ()
+    note, model = config.stash[ENDED_EARLY], judged_model(config)
+    return as_file(verdicts_of(config), model, load_settings(), note=note, commits=commits)
+
+
+def weigh(session: pytest.Session, failed: Mapping[str, set[str]]) -> tuple[bool, list[str]]:
+    """Return whether the benchmarks fail the run, and the cases whose test did not end as their verdict requires.
+
+    Args:
+        failed: The phases in which each test failed, by its id.
+    """
+    config = session.config
+    answered, verdicts = config.stash[ANSWERED], config.stash[VERDICTS]
+    names = {item.nodeid: str(case) for item in session.items if (case := case_of(item))}
+    fails = {name for name, fails_run in answered.items() if fails_run}
+    accepted = {name for name, verdict in verdicts.items() if verdict.outcome in FAILURES} - fails
+    excused = {node for node, phases in failed.items() if phases <= {"call"} and names.get(node) in accepted}
+    reported = {names.get(node) for node in failed}
+    contradicting = [name for name in answered if name in (fails - reported) | (accepted & reported)]
+    return bool(fails) or session.testsfailed > len(excused), contradicting
 
 
 def not_judged(session: pytest.Session) -> str | None:
@@ -208,7 +250,7 @@ def not_judged(session: pytest.Session) -> str | None:
     A run must not pass because another plugin has skipped its benchmarks, or has executed them in another process.
     """
     config = session.config
-    if config.option.collectonly or session.shouldfail or session.shouldstop:
+    if config.option.collectonly or config.getoption("setupplan", False) or session.shouldfail or session.shouldstop:
         return None
     drift: Any = config.pluginmanager.get_plugin(DRIFT_PLUGIN)
     if drift is not None and session.items and drift.comparison is None:
@@ -226,14 +268,14 @@ def not_judged(session: pytest.Session) -> str | None:
         names = f"{counted(len(elsewhere), 'claim')} ({elsewhere[0]})"
         return f"{names} judged in another process: disable the plugin that starts other processes"
     cases = {*selected.values()}
-    skipped = len(cases - answered)
+    skipped = len(cases - answered.keys())
     others = f"{skipped} of {len(cases)} benchmarks were skipped by another plugin or mark" if skipped else ""
     if not config.stash[VERDICTS]:
         return f"no claim was judged: {others or 'see why benchmarks were skipped'}"
     return others if others and get_option(config, "strict_verdicts") else None
 
 
-def _ended_early(session: pytest.Session) -> str:
+def ended_early(session: pytest.Session) -> str:
     """Return a note on a run that ended early; empty if it ended normally."""
     normal = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not session.shouldfail
     if normal:
@@ -248,7 +290,7 @@ def write_baseline(session: pytest.Session) -> int:
     if RUN not in config.stash or not config.stash[VERDICTS]:
         return 0
     try:
-        lines = conclude_baseline(config.stash[RUN], config.stash[ACCEPTED], _ended_early(session))
+        lines = conclude_baseline(config.stash[RUN], config.stash[ACCEPTED], config.stash[ENDED_EARLY])
     except UserError as error:
         config.stash[BASELINE_LINES] = [f"no baseline: {one_line(error)}"]
         return USER_ERROR
@@ -266,7 +308,7 @@ def write_report(session: pytest.Session) -> int:
         config.stash[REPORT_LINE] = "no report: nothing was judged", False
         return 0
     try:
-        _write(folder, verdicts, config, _ended_early(session))
+        _write(folder, verdicts, config)
     except Exception as error:
         line = str(error) if isinstance(error, UserError) else of_the_machine(error)
         config.stash[REPORT_LINE] = f"no report: {one_line(line or report_bug(error))}", False
@@ -288,15 +330,15 @@ def _examples(verdicts: list[Verdict], config: pytest.Config) -> "Examples":
         return Examples(problems=["any checkpoint: interrupted"])
 
 
-def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: str) -> None:
+def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config) -> None:
     from bertsecrets.jobs.scripts import words_of
     from bertsecrets.report.html import page
-    from bertsecrets.report.json import as_file
     from bertsecrets.report.viewer import Examples
     from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import write_whole
 
     settings, model, options = load_settings(), judged_model(config), config.stash[OPTIONS]
+    note = config.stash[ENDED_EARLY]
     command = ["pytest", *map(str, config.invocation_params.args)]
     if options.checkpoint is None:
         rerun = ["bertsecrets", "run", *words_of(options, ["keep_checkpoints"])]
@@ -307,7 +349,7 @@ def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config, note: s
         rerun += ["--checkpoint", str(options.checkpoint), "--task", str(options.checkpoint_task)]
     examples = Examples() if note else _examples(verdicts, config)
     with signals_deferred():
-        write_json(folder / "verdicts.json", as_file(verdicts, model, settings, note=note).model_dump(mode="json"))
+        write_json(folder / "verdicts.json", verdicts_file(config).model_dump(mode="json"))
         content = page(
             {model: verdicts},
             settings.judge,

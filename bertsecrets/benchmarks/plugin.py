@@ -30,6 +30,7 @@ from bertsecrets.benchmarks.exit_code import (
 from bertsecrets.benchmarks.output import (
     ACCEPTED,
     ANSWERED,
+    ENDED_EARLY,
     OPTIONS,
     REPORT_LINE,
     RUN,
@@ -37,6 +38,7 @@ from bertsecrets.benchmarks.output import (
     UNJUDGED_LINE,
     VERDICTS,
     case_of,
+    ended_early,
     expected_failure,
     judged_model,
     junit_properties,
@@ -48,11 +50,11 @@ from bertsecrets.benchmarks.output import (
     session_of,
     show_reason,
     uncaptured,
-    verdicts_of,
+    verdicts_file,
     write_baseline,
     write_report,
 )
-from bertsecrets.benchmarks.pytest_options import get_option
+from bertsecrets.benchmarks.pytest_options import RUN_OPTIONS, get_option
 from bertsecrets.benchmarks.pytest_options import pytest_addoption as pytest_addoption
 from bertsecrets.benchmarks.selection import marks, names_claim
 from bertsecrets.benchmarks.selection import pytest_collection_modifyitems as pytest_collection_modifyitems
@@ -71,10 +73,12 @@ from bertsecrets.cli.console import (
     warnings_in_one_line,
 )
 from bertsecrets.cli.judge_run import MEASURING_OPTIONS, saved_measurements
+from bertsecrets.cli.outputs import check_places
 from bertsecrets.errors import UserError, check_extra, of_the_machine, one_line
 from bertsecrets.formats import FAILURES
 from bertsecrets.options import PARSING, RunOptions, flag
 from bertsecrets.progress import log, shown_by
+from bertsecrets.reading import READ_FILES
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
 from bertsecrets.store.files import check_writable
@@ -99,8 +103,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", f"always::{DamagedEntryWarning.__module__}.DamagedEntryWarning")
     if not config.getoption("benchmark_verbose", False):
         config.option.benchmark_quiet = True  # the verdict table replaces the table of seconds
+    READ_FILES.clear()
     config.stash[VERDICTS] = {}
-    config.stash[ANSWERED] = set()
+    config.stash[ANSWERED] = {}
     config.pluginmanager.register(ExitCode(config), EXIT_CODE_PLUGIN)
     cleanup.enter_context(shown_by(partial(uncaptured, config)))
     try:
@@ -109,6 +114,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if (folder := get_option(config, "report")) is not None:
             check_extra("report")
             check_writable(folder / "report.html")
+        _check_places(config)
         collected = cases()
         updating = get_option(config, "update_baseline")
         config.stash[ACCEPTED] = read_baseline(get_option(config, "baseline"), updating=updating)
@@ -149,6 +155,17 @@ def _options(config: pytest.Config) -> RunOptions:
     return options.judging(checkpoint, [] if name is None else [task(name).name])
 
 
+def _check_places(config: pytest.Config) -> None:
+    """Check that no file that the run writes is one of its inputs or is written twice."""
+    given = {name: get_option(config, name) for name in RUN_OPTIONS}
+    written = [config.getoption(name, None) for name in ("benchmark_json", "xmlpath")]
+    if (folder := given.pop("report")) is not None:
+        written += [folder / "report.html", folder / "verdicts.json"]
+    if given["update_baseline"]:
+        written.append(given.pop("baseline"))
+    check_places([Path(path) for path in written if path], given.values())
+
+
 def _in_processes(config: pytest.Config) -> bool:
     """Return whether pytest-xdist would run the benchmarks in other processes, each with a session of its own."""
     given = [config.getoption(name, None) for name in ("numprocesses", "tx", "looponfail")]
@@ -184,11 +201,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("case", params)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """End the run before the first benchmark if the model is missing, or if the data of all tasks are missing."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """End the run before the first benchmark if the model is missing, or if the data of all tasks are missing.
+
+    Nothing is measured earlier, because pytest may still refuse to run, for example after an error in another file.
+    """
     selected = [case for item in session.items if (case := case_of(item))]
-    if not selected or session.config.option.collectonly:
+    option = session.config.option
+    refused = session.testsfailed and not option.continue_on_collection_errors
+    if not selected or refused or option.collectonly or session.config.getoption("setupplan", False):
         return
     try:
         _open_run(session.config, selected)
@@ -261,12 +283,13 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
     from bertsecrets.claims.eligibility import Skipped, about_other_architecture
 
     config = request.config
-    run, options = config.stash[RUN], config.stash[OPTIONS]
-    strict = get_option(config, "strict_verdicts") and (
+    run = config.stash[RUN]
+    all_strict = get_option(config, "strict_verdicts")
+    strict = all_strict and (
         SESSION not in config.stash or config.stash[SESSION].resources.rows.missing(case.task) is None
     )
-    answer = run.answers[str(case)]
-    config.stash[ANSWERED].add(str(case))
+    answer, failing = run.answers[str(case)], config.stash[ANSWERED]
+    failing[str(case)] = False
     if about_other_architecture(answer):
         return partial(pytest.skip, answer.reason)
     try:
@@ -274,31 +297,33 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
     except UserError as error:
         pytest.exit(f"{case}: {one_line(error)}", returncode=USER_ERROR)
     if isinstance(verdict, Skipped):
+        failing[str(case)] = strict
         request.node.user_properties.extend([(OUTCOME_PROPERTY, MISSING_INPUT), ("reason", one_line(verdict.reason))])
         return partial(_undecided, verdict.reason, strict=strict)
     benchmark.extra_info.update(verdict.as_json())
     if verdict.measurements and benchmark.stats is not None:  # None with --benchmark-disable
         benchmark.stats.stats.data[:] = [verdict.data.seconds]  # time of the original measurements, not of reading them
     config.stash[VERDICTS][str(case)] = verdict
-    known = case.known_deviation(judged_model(config))
-    accepted = run.baseline.accepts(verdict.data) if run.baseline is not None else None
-    if accepted and verdict.outcome in FAILURES:
-        request.applymarker(pytest.mark.xfail(reason=f"accepted in {get_option(config, 'baseline')}", strict=False))
-    if (
-        accepted is None
-        and case.claim.beyond_k19
-        and verdict.outcome in FAILURES
-        and not get_option(config, "strict_verdicts")
-    ):
-        request.applymarker(pytest.mark.xfail(reason=f"{case.claim.name} is not a claim of K19", strict=False))
-    if accepted is None and known and verdict.known_deviation and not options.whole:
-        request.applymarker(expected_failure(known, strict=False))
+    failing[str(case)] = run.fails(verdict, strict=all_strict) or (strict and verdict.outcome == "inconclusive")
+    if verdict.outcome in FAILURES and not failing[str(case)]:
+        request.applymarker(_excused(verdict, config))
     request.node.user_properties.extend(junit_properties(verdict.data))
     if verdict.outcome is None:
         if not isinstance(verdict.error, UserError):
             raise BugError(verdict.reason) from verdict.error
         pytest.fail(verdict.reason, pytrace=False)
     return partial(_checkable, verdict, strict=strict)
+
+
+def _excused(verdict: Verdict, config: pytest.Config) -> pytest.MarkDecorator:
+    """Return the xfail mark for a failing verdict that does not fail the run."""
+    run, case = config.stash[RUN], verdict.case
+    known = case.known_deviation(judged_model(config))
+    if run.baseline is not None and run.baseline.accepts(verdict.data):
+        return pytest.mark.xfail(reason=f"accepted in {get_option(config, 'baseline')}", strict=False)
+    if known is not None and verdict.known_deviation:
+        return expected_failure(known, strict=False)
+    return pytest.mark.xfail(reason=f"{case.claim.name} is not a claim of K19", strict=False)
 
 
 def _checkable(verdict: Verdict, *, strict: bool) -> Verdict:
@@ -343,6 +368,7 @@ def pytest_sessionfinish(session: pytest.Session):
     config, ended_normally = session.config, (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     timed = config._benchmarksession  # type: ignore[attr-defined]
     timed.benchmarks[:] = [entry for entry in timed.benchmarks if entry]
+    config.stash[ENDED_EARLY] = ended_early(session)
     failed = write_report(session)
     failed = write_baseline(session) or failed
     if session.exitstatus in ended_normally and (line := not_judged(session)) is not None:
@@ -360,11 +386,7 @@ def pytest_sessionfinish(session: pytest.Session):
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
     """Add the verdicts of the run to `--benchmark-json`, in the format of `report --json`."""
-    from bertsecrets.report.json import as_file
-
-    output_json["bertsecrets"] = as_file(verdicts_of(config), judged_model(config), load_settings()).model_dump(
-        mode="json"
-    )
+    output_json["bertsecrets"] = verdicts_file(config).model_dump(mode="json")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -380,5 +402,8 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     if UNJUDGED_LINE in config.stash:
         terminalreporter.write_line(config.stash[UNJUDGED_LINE], red=True)
     ended = config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN)
+    if ended is not None and ended.contradicting:
+        line = f"pytest reports otherwise, but the exit code follows the verdicts: {', '.join(ended.contradicting)}"
+        terminalreporter.write_line(line, red=True)
     if ended is not None and ended.signalled is not None:
         terminalreporter.write_line(interrupted_message(config.stash[OPTIONS].store_folder))

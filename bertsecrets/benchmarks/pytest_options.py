@@ -12,7 +12,16 @@ from bertsecrets.cli.baseline import BASELINE_OPTIONS
 from bertsecrets.cli.console import USER_ERROR
 from bertsecrets.cli.outputs import EXAMPLES_OPTION
 from bertsecrets.errors import UserError, errors_in
-from bertsecrets.options import CHECKPOINT_OPTION, EXPECTED_OPTION, PARSING, RunOptions, flag, path, variable
+from bertsecrets.options import (
+    CHECKPOINT_OPTION,
+    EXPECTED_OPTION,
+    FROM_ENVIRONMENT,
+    PARSING,
+    RunOptions,
+    flag,
+    path,
+    variable,
+)
 
 PREFIX = "bertsecrets_"  # of the names of the options in pytest's namespace
 OWN_OPTIONS: dict[str, dict[str, Any]] = {
@@ -34,6 +43,7 @@ OWN_OPTIONS: dict[str, dict[str, Any]] = {
         "help": "test whether the model has drifted from this pin, instead of judging claims",
     },
 }
+SWITCH_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 RUN_OPTIONS = {**PARSING, **OWN_OPTIONS}
 
 
@@ -61,6 +71,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 def get_option(config: pytest.Config, name: str) -> Any:
     """Return the value of an option: as given to pytest, or else from its environment variable, or else the default.
 
+    If the option belongs to the benchmarks, only documented variables are read.
+
     Raises:
         UserError: If the value in the environment is invalid.
     """
@@ -68,12 +80,15 @@ def get_option(config: pytest.Config, name: str) -> Any:
     flagged = parsing.get("action") == "store_true"
     if (value := config.getoption(PREFIX + name, None)) is not None:
         return value
-    text = os.environ.get(variable(name), "")
+    ours = hasattr(config.option, PREFIX + name)
+    text = os.environ.get(variable(name), "") if name in FROM_ENVIRONMENT or not ours else ""
     if not text or name in ("glue", "store", "frames", "jobs"):  # RunOptions reads these
         return parsing.get("default", False if flagged else None)
-    if flagged:
-        return text.lower() not in ("0", "false", "no")
     place = f"{variable(name)} in the environment"
+    if flagged:
+        if text.lower() not in SWITCH_WORDS:
+            raise UserError(f"{place} is {text!r}: give one of {', '.join(SWITCH_WORDS)}")
+        return SWITCH_WORDS[text.lower()]
     try:
         parsed = parsing.get("type", str)(text)
     except Exception as error:  # whatever the parser of this option raises

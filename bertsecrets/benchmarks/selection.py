@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from bertsecrets.benchmarks.output import case_of, session_of
+from bertsecrets.benchmarks.output import case_of, session_of, shown_id
 from bertsecrets.benchmarks.pytest_options import get_option
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
@@ -36,8 +36,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Deselect claims about several tasks if they need new measurements on tasks that are not selected.
 
     Claims that are named explicitly, such as D2-mean, are kept. If no single-task claim is selected, nothing is
-    deselected.
+    deselected. `--deselect` also takes the ids in pytest's summary, which differ from pytest's own outside a checkout.
     """
+    prefixes = tuple(config.option.deselect or ())
+    named = [item for item in items if case_of(item) and shown_id(item.nodeid, config).startswith(prefixes)]
+    if named:
+        config.hook.pytest_deselected(items=named)
+        items[:] = [item for item in items if item not in named]
     words = f"{config.option.keyword} {config.option.markexpr}"
     cases = [case for item in items if (case := case_of(item))]
     tasks = {case.task for case in cases} - {ALL_TASKS}

@@ -1,5 +1,6 @@
 """Baselines on the command line: read a baseline file, compare a run with it, and update it."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.formats import FAILURES
 from bertsecrets.options import path
 from bertsecrets.store.files import check_writable
+from bertsecrets.store.locks import held_folder
 
 if TYPE_CHECKING:
     from bertsecrets.compare.baseline import Baseline
@@ -60,6 +62,7 @@ def conclude_baseline(run: "JudgedRun", baseline: "Baseline | None", note: str) 
     """
     if baseline is None:
         return []
+    from bertsecrets.compare.baseline import Baseline
     from bertsecrets.report.findings import change_findings
     from bertsecrets.report.json import as_file
     from bertsecrets.settings import load_settings
@@ -70,8 +73,10 @@ def conclude_baseline(run: "JudgedRun", baseline: "Baseline | None", note: str) 
         return lines
     if note:
         return [*lines, f"{baseline.path} is not updated: {note}"]
-    changes = baseline.updated(as_file(run.verdicts, run.model, load_settings()))
-    with signals_deferred():
+    run_file = as_file(run.verdicts, run.model, load_settings(), note=note, commits=run.session.commits)
+    with signals_deferred(), held_folder(Path(os.path.realpath(baseline.path)).parent):
+        current = Baseline.read(baseline.path, updating=True)  # others may have changed it during the run
+        changes = current.updated(run_file)
         write_json(baseline.path, changes.after.model_dump(mode="json"))
-    changed = [] if baseline.accepted is None else [change_findings(changes).text()]
+    changed = [] if current.accepted is None else [change_findings(changes).text()]
     return [*lines, *changed, f"baseline: {baseline.path.resolve()}"]

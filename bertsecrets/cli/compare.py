@@ -28,6 +28,9 @@ SIDE_HELP = (
     "training, a model to fine-tune first, or a .json file of verdicts written by report --json"
 )
 
+# What a comparison of two files of verdicts reads of the command line; all other options have no effect on it.
+VERDICT_OPTIONS = {"words", "command", "run", "before", "after", "fail_on", "html", "markdown"}
+
 
 def add_parsers(commands) -> None:
     """Add the commands and their options to the command line."""
@@ -68,13 +71,13 @@ def add_parsers(commands) -> None:
         parser.add_argument(
             "--measure", action="append", default=[], metavar="NAME", help="use only this measure; repeatable"
         )
-        parser.add_argument("--init", default="pretrained", **INITIALISATION_OPTION)
+        parser.add_argument("--init", **INITIALISATION_OPTION)
         add_run_options(parser, (*ROW_OPTIONS, "seeds", "spacy"))
 
 
 def _selection(options: argparse.Namespace) -> Selection:
     tasks = [task(name).name for name in options.task]
-    return Selection(tasks, options.measure, check_initialisation(options.init))
+    return Selection(tasks, options.measure, check_initialisation(options.init or "pretrained"))
 
 
 def compare(options: argparse.Namespace) -> int:
@@ -121,9 +124,18 @@ def _compare_verdicts(options: argparse.Namespace) -> tuple["Findings", bool]:
     from bertsecrets.compare.changes import Changes, read_verdicts_file
     from bertsecrets.report.findings import change_findings
 
-    refuse(options, ["json", "task", "measure"], "has no effect on files of verdicts")
+    refuse(options, sorted(vars(options).keys() - VERDICT_OPTIONS), "has no effect on files of verdicts")
     changes = Changes(*(read_verdicts_file(Path(name)) for name in (options.before, options.after)))
-    return change_findings(changes), options.fail_on == "worse" and bool(changes.of_kind("worse"))
+    findings = change_findings(changes)
+    if options.fail_on is None or changes.of_kind("worse"):
+        return findings, options.fail_on is not None
+    if not any(change.before and change.after for change in changes.verdicts):
+        raise UserError(
+            f"{options.before} and {options.after} have no claim in common: compare runs of the same claims"
+        )
+    if changes.after.incomplete:
+        raise UserError(f"{options.after} is incomplete ({changes.after.incomplete}): compare a complete run")
+    return findings, False
 
 
 def pin(options: argparse.Namespace) -> None:

@@ -22,9 +22,11 @@ from bertsecrets.cli.console import (
     report_bug,
     warnings_in_one_line,
 )
+from bertsecrets.cli.outputs import check_command
 from bertsecrets.errors import UserError, near_matches, of_the_machine, one_line, shortened
 from bertsecrets.option_checks import check_seed, check_threads
 from bertsecrets.options import RunOptions
+from bertsecrets.reading import READ_FILES
 from bertsecrets.texts.tasks import register_tasks
 
 COMMAND_GROUPS = {
@@ -97,6 +99,7 @@ def main(argv: list[str] | None = None, build: Callable[[], argparse.ArgumentPar
     for place, word in enumerate(words, start=1):
         if "\0" in word or any("\ud800" <= character <= "\udfff" for character in word):
             return _tell(f"word {place} of the command ({shortened(word)}) is not valid text: write it in UTF-8")
+    READ_FILES.clear()
     options = build().parse_args(words, argparse.Namespace(words=words))
     with as_interrupt(), warnings_in_one_line(), bars_on_terminals():
         return _run(options)
@@ -111,6 +114,7 @@ def _run(options: argparse.Namespace) -> int:
             check_threads(options.threads)  # before torch is imported, which would print a line about it
         if getattr(options, "task_file", None):
             register_tasks(RunOptions.from_namespace(options).tasks)
+        check_command(options)
         code = options.run(options) or 0
         print(end="", flush=True)
     except UserError as error:

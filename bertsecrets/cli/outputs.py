@@ -4,13 +4,17 @@ import argparse
 import os
 import sys
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertsecrets.cli.baseline import BASELINE_OPTIONS, accepted_cases, conclude_baseline, read_baseline
 from bertsecrets.cli.console import encodable, signals_deferred
 from bertsecrets.errors import UserError, check_extra
-from bertsecrets.options import RunOptions, flag, path, whole_number
+from bertsecrets.options import VARIABLE_PREFIX, RunOptions, flag, path, several, whole_number
+from bertsecrets.reading import READ_FILES, expanded
+from bertsecrets.settings import EXPECTED_VARIABLE, project_options
 from bertsecrets.store.files import check_writable
 from bertsecrets.types import AUTO
 
@@ -29,6 +33,9 @@ OUTPUT_FILES = {
     "metrics": "outcomes and observed values (JSON)",
     "plots": "curves over layers (JSON)",
 }
+WRITTEN_OPTIONS = (*OUTPUT_FILES, "save", "output", "digests")  # options of all commands that name an output
+RECORDING_COMMANDS = ("report", "run")  # commands whose --save names the folder of a record
+RESULT_FIELDS = frozenset({"format", "bertsecrets", "outcomes", "subject"})  # of JSON files that we write
 OUTPUT_SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts", "--update-baseline")
 # Options that select claims and outputs. They are dropped from a command that judges a single claim again.
 OUTPUT_FLAGS = (*map(flag, OUTPUT_FILES), "--save", "--examples", "--baseline", *OUTPUT_SWITCHES)
@@ -81,19 +88,85 @@ def check_outputs(options: argparse.Namespace) -> "Baseline | None":
     return read_baseline(options.baseline, updating=options.update_baseline)
 
 
+def check_command(options: argparse.Namespace) -> None:
+    """Check, before anything is measured, that no output of a command replaces one of its inputs or another output.
+
+    Options that are not known as outputs count as inputs.
+    """
+    given = {name: value for name, value in vars(options).items() if name not in ("words", "command")}
+    outputs = [name for name in WRITTEN_OPTIONS if isinstance(given.get(name), Path)]
+    if given.get("update_baseline"):
+        outputs.append("baseline")
+    written = [given.pop(name) for name in outputs]
+    if options.command in RECORDING_COMMANDS and isinstance(options.save, Path):
+        written[outputs.index("save")] = options.save / "record.zip"
+    check_places(written, given.values())
+
+
+def check_places(written: Iterable[Path | None], given: Iterable[Any]) -> None:
+    """Check that no output replaces an input or another output.
+
+    An existing file inside an input folder counts as input unless it is a page, a summary or a file of results.
+
+    Args:
+        written: The paths of the outputs. None values are ignored.
+        given: The values of all other options. Paths among them are inputs. So are paths in environment variables and
+            in `pyproject.toml`, and all files that have been read so far.
+    """
+    files = [file for file in written if file is not None]
+    if not files:
+        return
+    values = [each for value in (*given, *project_options().values()) for each in several(value)]
+    for name, text in os.environ.items():
+        if name.startswith(VARIABLE_PREFIX):
+            values += [Path(part) for part in text.split(os.pathsep) if name != EXPECTED_VARIABLE or isfile(part)]
+    read = {_identity(path): path for path in [*map(Path, READ_FILES), *chain.from_iterable(map(_paths_in, values))]}
+    folders = [os.path.realpath(path) for path in read.values() if path.is_dir()]
+    taken: set[object] = set()
+    for file in files:
+        place, is_device = _identity(file), file.exists() and not (file.is_file() or file.is_dir())
+        if place in taken and not is_device:
+            raise UserError(f"cannot write two outputs to {file}: name a separate file for each")
+        taken.add(place)
+        inside = any(folder in map(str, Path(os.path.realpath(file)).parents) for folder in folders)
+        if not is_device and (place in read or (inside and file.is_file() and not _is_result(file))):
+            raise UserError(f"cannot write {file}, which is an input of this run: name another file or folder")
+
+
+def _paths_in(value: object) -> list[Path]:
+    """Return the paths that the value of an option names: `value` itself and, for MODEL@FOLDER, the folder."""
+    if isinstance(value, Path):
+        return [value]
+    if not isinstance(value, str):
+        return []
+    parts = [expanded(part) for part in (value, value.rpartition("@")[2]) if part]
+    return [part for part in parts if os.sep in value or part.is_file() or (part / "config.json").is_file()]
+
+
+def _identity(path: Path) -> object:
+    """Return what identifies a file or folder: its device and inode or, if it does not exist, its real path."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return os.path.realpath(path) if "\0" not in str(path) else str(path)
+    return status.st_dev, status.st_ino
+
+
+def _is_result(file: Path) -> bool:
+    """Return whether a file was probably written by an earlier run: a page, a summary, or JSON with results."""
+    from bertsecrets.store.files import read_json_object
+
+    return file.suffix in (".html", ".md", ".xml") or not RESULT_FIELDS.isdisjoint(read_json_object(file))
+
+
 def check_output_files(files: Iterable[Path | None]) -> None:
     """Check, before anything is measured, that each file can be written to an existing folder. Ignore None values."""
-    checked: set[str] = set()
     for file in filter(None, files):
         if not file.parent.exists():
             raise UserError(f"cannot write {file}: the folder {file.parent} does not exist; create it first")
         if file.is_dir():
             raise UserError(f"cannot write {file}: it is a folder, not a file: choose another file")
         check_writable(file)
-        place = os.path.realpath(file)
-        if place in checked and (file.is_file() or not file.exists()):  # devices such as /dev/null take several
-            raise UserError(f"cannot write two outputs to {file}: name a separate file for each")
-        checked.add(place)
 
 
 def check_output_folder(folder: Path | None) -> None:

@@ -1,5 +1,6 @@
 """A baseline: a model's accepted verdicts, with which the verdicts of later runs are compared."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,8 +37,14 @@ class Baseline:
     @classmethod
     def read(cls, path: Path, *, updating: bool = False) -> "Baseline":
         """Read the accepted verdicts. A missing file is an error, unless the baseline is being updated."""
-        new = updating and not path.exists()
-        return cls(path, None if new else read_verdicts_file(path), updating)
+        if updating and not path.exists():
+            return cls(path, None, updating)
+        try:
+            return cls(path, read_verdicts_file(path), updating)
+        except UserError as error:
+            if not updating:
+                raise
+            raise UserError(f"{error}; to accept only this run's verdicts, delete the file") from error
 
     @cached_property
     def verdicts(self) -> dict[str, VerdictData]:
@@ -113,15 +120,17 @@ class Baseline:
 
 def _same_model(accepted: str, model: str) -> bool:
     """Return whether two names refer to the same model or to the same folder."""
-    return recorded_name(accepted) == recorded_name(model) or Path(accepted).resolve() == Path(model).resolve()
+    return recorded_name(accepted) == recorded_name(model) or os.path.realpath(accepted) == os.path.realpath(model)
 
 
 def _changed_settings(accepted: Mapping[str, Any], given: Mapping[str, Any]) -> list[ChangedFact]:
-    """Return the settings that differ between two runs. Settings that affect only training are ignored."""
-    deciding = (
-        {name: part for name, part in settings.items() if name in DECIDING_SETTINGS} for settings in (accepted, given)
+    """Return the settings that differ between two runs, or that only one has. Those of training are ignored."""
+    before, after = (
+        setting_facts({name: part for name, part in settings.items() if name in DECIDING_SETTINGS})
+        for settings in (accepted, given)
     )
-    return differing(*map(setting_facts, deciding))
+    absent = dict.fromkeys([*before, *after], "missing")
+    return differing({**absent, **before}, {**absent, **after})
 
 
 def _listed(names: Sequence[str]) -> str:

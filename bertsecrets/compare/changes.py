@@ -3,6 +3,7 @@
 Verdict files are untrusted input, for example from a pull request, so they are validated and limited in size.
 """
 
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ from bertsecrets.formats import (
     upgraded,
 )
 from bertsecrets.progress import counted
-from bertsecrets.reading import read_bytes
+from bertsecrets.reading import read_text, unique_keys
 from bertsecrets.settings import first_problem
 from bertsecrets.store.entries import finite
 
@@ -237,8 +238,12 @@ def _facts(run: VerdictsFile) -> dict[str, Any]:
 def read_verdicts_file(path: Path) -> VerdictsFile:
     """Read the verdicts of a run from a file written by `report --json` or `--benchmark-json`."""
     try:
-        data = from_json(read_bytes(path, VERDICTS_BYTES))
-    except ValueError as error:
+        text = read_text(path, VERDICTS_BYTES)
+        data = from_json(text)  # refuses invalid Unicode
+        json.loads(text, object_pairs_hook=unique_keys)
+        if "\\u0000" in text:
+            raise ValueError("it contains a null character")
+    except (ValueError, RecursionError) as error:
         raise UserError(
             f"{path} is not valid JSON ({excerpt(error, 100)}): pass a file written by bertsecrets report --json"
         ) from error

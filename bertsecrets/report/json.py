@@ -15,7 +15,7 @@ from bertsecrets.types import Measurement
 
 
 def as_file(
-    verdicts: Sequence[Verdict], model: str, settings: Params, *, note: str = "", commits: Sequence[str] = ()
+    verdicts: Sequence[Verdict], model: str, settings: Params, *, note: str, commits: Sequence[str]
 ) -> VerdictsFile:
     """Return the verdicts of a run in the published format, with settings and software versions.
 

@@ -38,6 +38,19 @@ def held(path: Path, what: str) -> Iterator[None]:
 
 
 @contextmanager
+def held_folder(folder: Path) -> Iterator[None]:
+    """Let only one process at a time change files in a folder, without leaving a lock file in it.
+
+    On a system without such locks, processes are not kept apart.
+    """
+    with _opened(folder) as handle:
+        if handle is not None and fcntl is not None:
+            with suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
 def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
     """Try to lock the file `path` until the block ends, and yield whether this succeeded.
 

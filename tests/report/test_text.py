@@ -118,7 +118,7 @@ def test_synthetic_data_are_reported_last(run):
 
 
 def test_json_and_metrics_report_the_statistics(run):
-    statistics = as_file(run, "m", load_settings()).together
+    statistics = as_file(run, "m", load_settings(), note="", commits=[]).together
     assert (statistics.surviving, statistics.not_surviving) == (["C1-mrpc"], ["C1-stsb"])
     written = json.loads(json.dumps(metrics(run, 0.95)))
     assert written["together"]["surviving"] == ["C1-mrpc"]

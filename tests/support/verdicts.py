@@ -130,4 +130,4 @@ def of_every_outcome() -> list[Verdict]:
 
 
 def filed(verdicts: list[Verdict] | None = None, model: str = "m", note: str = "") -> VerdictsFile:
-    return as_file(of_every_outcome() if verdicts is None else verdicts, model, load_settings(), note=note)
+    return as_file(of_every_outcome() if verdicts is None else verdicts, model, load_settings(), note=note, commits=[])
