@@ -21,7 +21,7 @@ from torch import nn
 from bertsecrets.models.families import ACTIVATION, BERT_LAYOUTS, POSITION_TERMS
 
 Hidden = Float[torch.Tensor, "rows tokens width"]
-LIBRARIES = {"torch", "transformers"}
+KNOWN_PACKAGES = {"torch", "transformers"}
 PerHead = Float[torch.Tensor, "rows heads tokens size"]
 Term = Callable[[Hidden], Float[torch.Tensor, "1 heads tokens tokens"]]
 
@@ -29,7 +29,7 @@ Term = Callable[[Hidden], Float[torch.Tensor, "1 heads tokens tokens"]]
 def is_unmodified(model: nn.Module) -> bool:
     """Return whether all modules run the code of their classes in torch and transformers, without hooks."""
     packages = {type(module).__module__.partition(".")[0] for module in model.modules()}
-    return packages <= LIBRARIES and not has_hooks(model)
+    return packages <= KNOWN_PACKAGES and not has_hooks(model)
 
 
 def has_hooks(model: nn.Module) -> bool:

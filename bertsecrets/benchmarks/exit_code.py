@@ -1,5 +1,6 @@
 """The exit code of a benchmark run: 1 for a deviation, 2 for a user error, 70 for a bug, 128 + n for signal n."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from bertsecrets.formats import ERROR
 KIND_PROPERTY, OUTCOME_PROPERTY = "bertsecrets", "verdict"  # report properties, also written to JUnit XML
 EXIT_CODE_PLUGIN, DRIFT_PLUGIN = "bertsecrets.exit-code", "bertsecrets.drift"
 BENCHMARK, CRASH, OTHER_TEST = "benchmark", "crashed", "foreign"
+# A function of a pytest session and the phases in which each benchmark failed. It returns whether the run fails, and
+# the cases whose test did not end as their verdict requires.
+Weigh = Callable[[pytest.Session, Mapping[str, set[str]]], tuple[bool, list[str]]]
 
 
 class BugError(Exception):
@@ -23,8 +27,8 @@ class ExitCode:
     If tests other than benchmarks failed, a run that was not interrupted keeps the exit code of pytest.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
-        self.config = config
+    def __init__(self, config: pytest.Config, weigh: Weigh) -> None:
+        self.config, self.weigh = config, weigh
         self.kinds: dict[str, set[str]] = {}  # by test; a repeated test counts with its last execution
         self.failed: dict[str, set[str]] = {}  # by benchmark, the phases in which it failed
         self.contradicting: list[str] = []  # cases whose test did not end as their verdict requires
@@ -57,8 +61,6 @@ class ExitCode:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Set the exit code of a run that includes benchmarks."""
-        from bertsecrets.benchmarks.output import weigh  # imports this module
-
         kinds, ended = set().union(*self.kinds.values()), session.exitstatus
         stopped = ended == pytest.ExitCode.INTERRUPTED and bool(session.shouldstop)  # such as by --stepwise
         if self.signalled is not None and ended == pytest.ExitCode.INTERRUPTED:
@@ -66,7 +68,7 @@ class ExitCode:
         elif CRASH in kinds and ended == pytest.ExitCode.INTERRUPTED:
             session.exitstatus = BUG
         elif (stopped or ended in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)) and OTHER_TEST not in kinds:
-            fails, self.contradicting = weigh(session, self.failed)
+            fails, self.contradicting = self.weigh(session, self.failed)
             if CRASH in kinds:
                 session.exitstatus = BUG
             elif ERROR in kinds:

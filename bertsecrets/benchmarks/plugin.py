@@ -51,6 +51,7 @@ from bertsecrets.benchmarks.output import (
     show_reason,
     uncaptured,
     verdicts_file,
+    weigh,
     write_baseline,
     write_report,
 )
@@ -106,7 +107,7 @@ def pytest_configure(config: pytest.Config) -> None:
     READ_FILES.clear()
     config.stash[VERDICTS] = {}
     config.stash[ANSWERED] = {}
-    config.pluginmanager.register(ExitCode(config), EXIT_CODE_PLUGIN)
+    config.pluginmanager.register(ExitCode(config, weigh), EXIT_CODE_PLUGIN)
     cleanup.enter_context(shown_by(partial(uncaptured, config)))
     try:
         config.stash[OPTIONS] = _options(config)
