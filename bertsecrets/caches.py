@@ -25,11 +25,12 @@ from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.loans import is_lent
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.memory import release_memory
+from bertsecrets.models.patches import check_code
 from bertsecrets.progress import in_bytes, log
 from bertsecrets.provenance import TRAINING_MODULE, made_by
 from bertsecrets.store.contents import size
 from bertsecrets.store.entries import CHECKPOINTS, MEASUREMENTS, Key, Store
-from bertsecrets.store.files import check_writable, copy_whole, guarded_writes, remove_unused
+from bertsecrets.store.files import check_writable, copy_whole, guarded_writes, remove_unused, temporary_folder
 from bertsecrets.store.locks import in_use
 from bertsecrets.store.measurements import load, save
 from bertsecrets.texts.tasks import TASKS, task
@@ -48,8 +49,16 @@ class CheckpointCache:
     resources: Resources
     ref: Callable[[str], ModelRef]
     refusal: str = ""
+    temporary: Store = field(init=False)  # for results whose key does not identify the code
     used: dict[Subject, Key] = field(default_factory=dict)  # key of each subject measured in this process
     _needed: set[Subject] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.temporary = Store(temporary_folder(self))
+
+    def store_of(self, key: Key) -> Store:
+        """Return the store for the entry of a key, which is temporary if the key does not identify the code."""
+        return self.store if key.identifies_code else self.temporary
 
     def key(self, subject: Subject) -> Key:
         """Return the key of a subject's checkpoint.
@@ -83,19 +92,21 @@ class CheckpointCache:
 
     def find(self, subject: Subject, *, verify: bool = True) -> Path | None:
         """Return the folder of a subject's checkpoint, or None if it is not stored; see `Store.find` for `verify`."""
-        return self.store.find(CHECKPOINTS, self.key(subject), verify=verify)
+        key = self.key(subject)
+        return self.store_of(key).find(CHECKPOINTS, key, verify=verify)
 
     def get(self, subject: Subject) -> Path:
         """Return the folder of a subject's checkpoint, training it if it is not stored."""
         key = self.key(subject)
-        states = self.store.root / "training" / key.name
+        store = self.store_of(key)
+        states = store.root / "training" / key.name
 
         def make(folder: Path) -> dict[str, Any]:
             facts = self._train(subject, folder, states)
             key.check_unchanged(self.key(subject))
             return facts
 
-        folder, reused = self.store.get_or_make(CHECKPOINTS, str(subject), key, make)
+        folder, reused = store.get_or_make(CHECKPOINTS, str(subject), key, make)
         shutil.rmtree(states, ignore_errors=True)
         if not reused:
             release_memory()
@@ -144,7 +155,8 @@ class CheckpointCache:
         kept: list[str] = []
         freed = 0
         for subject in (subject for subject in subjects if subject not in self._needed):
-            entry = self.store.find(CHECKPOINTS, self.used.get(subject) or self.key(subject), verify=False)
+            key = self.used.get(subject) or self.key(subject)
+            entry = self.store_of(key).find(CHECKPOINTS, key, verify=False)
             if entry is None:
                 continue
             try:
@@ -199,7 +211,10 @@ class MeasurementCache:
 
     def stored(self, request: Request) -> Path | None:
         """Find the entry of a measurement in the store without verifying its files; return None if it is not stored."""
-        return self.store.find(MEASUREMENTS, self.key(request), verify=False)
+        return self._find(self.key(request), verify=False)
+
+    def _find(self, key: Key, *, verify: bool = True) -> Path | None:
+        return self.store.find(MEASUREMENTS, key, verify=verify) if key.identifies_code else None
 
     def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
         """Return a measurement, making it if it is not stored.
@@ -218,7 +233,9 @@ class MeasurementCache:
             key = measure.key(run)
             if run.recipe is not None:
                 self.checkpoints.used[request.subject] = run.recipe
-            stored = self.store.find(MEASUREMENTS, key)
+            if measure.reads_model:
+                check_code(run.base if run.folder is None else ModelRef.in_folder(run.folder))
+            stored = self._find(key)
             if stored is None:
                 return self._make(measure, run, key, checkpoint)
             return replace(self._adapted(stored, measure, run), reused=own not in self.made)
@@ -269,13 +286,15 @@ class MeasurementCache:
         check_writable(self.store.root)
         if run.recipe is None:
             return self._store(measure, run, key, checkpoint)
-        if self.store.find(CHECKPOINTS, run.recipe) is None:
+        if self.checkpoints.store_of(run.recipe).find(CHECKPOINTS, run.recipe) is None:
             self.check(Request(measure.name, run.subject, tuple(run.options.given().items())))
         with self.checkpoints.in_use(run.subject) as folder:
             return self._store(measure, replace(run, folder=folder), key, checkpoint)
 
     def _store(self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None) -> Measurement:
-        run = replace(run, grid=self.store.root / "grids" / key.name)
+        # Entries of unidentified code are made again each time.
+        store = self.store if key.identifies_code else Store(temporary_folder(key))
+        run = replace(run, grid=store.root / "grids" / key.name)
         made: dict[str, tuple[Measurement, Key]] = {}
         if measure.shared:
             made = self._made(measure, run, key, checkpoint)  # before locking, so that processes share the work
@@ -285,13 +304,14 @@ class MeasurementCache:
             made = made or self._made(measure, run, key, checkpoint)
             return save(made[measure.name][0], folder)
 
-        entry, reused = self.store.get_or_make(MEASUREMENTS, _title(measure, run.subject, checkpoint), key, make)
+        entry, reused = store.get_or_make(MEASUREMENTS, _title(measure, run.subject, checkpoint), key, make)
         for companion, (measurement, its_key) in made.items():
-            if companion != measure.name:
+            if companion != measure.name and its_key.identifies_code:
                 title = _title(get_measure(companion), run.subject, checkpoint)
                 self.store.get_or_make(MEASUREMENTS, title, its_key, partial(save, measurement))
         # New measurements are read back, because JSON has no float32 and later runs must judge the same numbers.
-        return replace(load(entry), subject=run.subject, reused=reused)
+        origin = str(entry) if key.identifies_code else ""
+        return replace(load(entry), subject=run.subject, reused=reused, origin=origin)
 
     def _made(
         self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None

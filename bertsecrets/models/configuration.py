@@ -10,7 +10,7 @@ from tokenizers.processors import Sequence, TemplateProcessing
 
 from bertsecrets.errors import RunError, UserError, first_line, shortened
 from bertsecrets.models.families import own_family
-from bertsecrets.models.locations import ModelRef, refuse_adapter
+from bertsecrets.models.locations import ModelRef, check_files
 from bertsecrets.store.files import read_json_object
 
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")  # pickled weights are rejected, never silently converted
@@ -46,7 +46,7 @@ def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
     from safetensors import SafetensorError
 
     folder = ref.folder(weights=cls.__name__ not in ("AutoConfig", "AutoTokenizer"))
-    refuse_adapter(folder)
+    check_files(folder)
     try:
         return cls.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
     except SafetensorError as error:

@@ -5,18 +5,17 @@ usually needs no entry here.
 """
 
 import functools
-import hashlib
-import inspect
 import os
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoints, entry_points
-from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from bertsecrets.arguments import checked
 from bertsecrets.errors import UserError, first_line
+from bertsecrets.store.code import digest_of_classes, users_modules
+from bertsecrets.store.entries import NO_SOURCE
 
 ENTRY_POINT_GROUP = "bertsecrets.families"  # group of entry points, which are named after model types
 
@@ -219,26 +218,30 @@ class Family:
     classifier: Any
     positions_after_padding: bool = False
     no_maps: str | None = None
+    _token: str = field(default_factory=lambda: uuid4().hex, init=False, repr=False, compare=False)
 
     @property
     def source(self) -> str:
-        """A digest of the code of these classes, which is part of the cache keys of the family's measurements."""
-        code = "".join(map(_source, (self.config, self.encoder, self.classifier)))
-        return hashlib.sha256(code.encode()).hexdigest()
+        """A digest of the code of these classes and its imports, which is part of the family's cache keys.
 
+        If a class has no source file, this begins with `NO_SOURCE` and is unique.
 
-def _source(cls: type) -> str:
-    """Return the text of the file that defines a class. If there is no file, return the class's source or name."""
-    readers: tuple[Callable[[], str], ...] = (
-        lambda: Path(inspect.getsourcefile(cls) or "").read_text(encoding="utf-8"),
-        lambda: inspect.getsource(cls),
-    )
-    for read in readers:
-        try:
-            return read()
-        except (OSError, TypeError):
-            continue
-    return cls.__qualname__
+        Raises:
+            UserError: If a file was edited after it was imported.
+        """
+        return digest_of_classes(self._classes) or f"{NO_SOURCE} {self._token}"
+
+    @property
+    def modules(self) -> frozenset[str]:
+        """The names of the modules that define these classes, and of those that they import."""
+        modules = {cls.__module__ for cls in self._classes}
+        return frozenset(modules | users_modules(modules))
+
+    @property
+    def _classes(self) -> list[type]:
+        """The classes that are not part of transformers."""
+        classes = (self.config, self.encoder, self.classifier)
+        return [cls for cls in classes if cls.__module__.partition(".")[0] != "transformers"]
 
 
 _OWN: dict[str, Family] = {}

@@ -26,7 +26,7 @@ from bertsecrets.models.families import (
 )
 from bertsecrets.models.packaged import PACKAGED_MODELS, packaged_folder
 from bertsecrets.reading import expanded
-from bertsecrets.store.entries import checked_manifest, read_own_manifest
+from bertsecrets.store.entries import NO_SOURCE, checked_manifest, read_own_manifest
 from bertsecrets.store.files import digest, file_sha256, listed, read_json_object
 from bertsecrets.texts.published import PAPERS_MODEL
 
@@ -55,6 +55,11 @@ ADAPTER_FILES = (
     "adapter_config.json",
     *(f"*adapter*{suffix}" for suffix in (".safetensors", ".bin", ".pt", ".pth", ".npz")),
 )
+# Settings that make transformers read other files than those that identify a model or tokenizer.
+REDIRECTIONS = {
+    "config.json": ("configuration_files", "transformers_weights"),
+    "tokenizer_config.json": ("fast_tokenizer_files",),
+}
 MODEL_ADVICE = (
     "use the model minilm, which does not need the hub, or a folder with config, tokenizer and model.safetensors"
 )
@@ -93,8 +98,10 @@ class ModelRef:
         """
         contents = self._contents(ENCODER_FILES) or ""
         own = own_family(self.model_type())
-        more = [own.source if own else None, self.activation()]
-        return digest([contents, *filter(None, more)]) if any(more) else contents
+        source = own.source if own else None
+        more = [source, self.activation()]
+        identity = digest([contents, *filter(None, more)]) if any(more) else contents
+        return f"{NO_SOURCE} {identity}" if source is not None and source.startswith(NO_SOURCE) else identity
 
     def activation(self) -> str | None:
         """Return the name of the activation function in config_sentence_transformers.json, or None if it is not set."""
@@ -227,7 +234,7 @@ def locate(name: str, offline: bool = False) -> ModelRef:
 
 def check_folder(folder: Path) -> None:
     """Check that a folder contains a safetensors model for transformers. If this suite made it, check for damage."""
-    refuse_adapter(folder)
+    check_files(folder)
     if not (folder / "config.json").is_file():
         raise RunError(f"{folder} holds no config.json: it is not a transformers model folder")
     if not any((folder / weights).is_file() for weights in WEIGHT_FILES):
@@ -238,8 +245,18 @@ def check_folder(folder: Path) -> None:
     checked_manifest(folder)
 
 
-def refuse_adapter(folder: Path) -> None:
-    """Reject adapter files (such as LoRA's). Whether transformers uses such files depends on installed packages."""
+def check_files(folder: Path) -> None:
+    """Reject folders whose files do not determine what transformers opens.
+
+    Whether transformers uses an adapter depends on installed packages, and some settings name other files.
+    """
+    for file, names in REDIRECTIONS.items():
+        settings = read_json_object(folder / file)
+        if (name := next((name for name in names if settings.get(name) is not None), None)) is not None:
+            raise RunError(
+                f"{folder / file} names other files to read ({name}), which would not be noticed if they changed: "
+                "save the model with save_pretrained in another folder"
+            )
     adapter = next((path.name for path in matching(folder, ADAPTER_FILES)), None)
     if adapter is not None:
         raise RunError(

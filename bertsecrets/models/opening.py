@@ -25,6 +25,7 @@ from bertsecrets.models.layers import (
 from bertsecrets.models.loans import borrowed
 from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.models.memory import MORE_MEMORY, check_memory, explain_out_of_memory
+from bertsecrets.models.patches import check_code
 from bertsecrets.models.tokenization import match_tokenizer
 from bertsecrets.models.unused_weights import check_weights
 from bertsecrets.store.files import listed
@@ -125,7 +126,7 @@ def open_classifier(
     else:
         model = new_model()
     chosen.prepare(model, tokenizer, new_model)
-    return OpenModel(model.eval(), tokenizer, ref.identity())
+    return _opened(ref, model, tokenizer)
 
 
 def _kernel(config: Any, attention: str) -> str:
@@ -185,6 +186,11 @@ def _load_weights(
     return model, drawn
 
 
+def _opened(ref: ModelRef, model: Any, tokenizer: Any) -> OpenModel:
+    check_code(ref, model)
+    return OpenModel(model.eval(), tokenizer, ref.identity())
+
+
 def _refuse_drawn(path: str, names: list[str]) -> None:
     """Reject missing or wrongly shaped weights, because transformers silently replaces them with random weights."""
     if names:
@@ -208,7 +214,7 @@ def open_encoder(ref: ModelRef) -> OpenModel:
     _refuse_drawn(ref.path, [key for key in drawn if not key.startswith("pooler.")])
     tokenizer = open_tokenizer(ref)
     match_tokenizer(tokenizer, config, ref.path)
-    return OpenModel(model.eval(), tokenizer, ref.identity())
+    return _opened(ref, model, tokenizer)
 
 
 def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, attention: str = "eager") -> OpenModel:
@@ -242,7 +248,7 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
         _activate(model, name, folder)
     if getattr(config, SETTING, None) == LAST:
         read_last_token(model, tokenizer)
-    return OpenModel(model.eval(), tokenizer, ref.identity())
+    return _opened(ref, model, tokenizer)
 
 
 def open_checkpoint_config(folder: Path, task: Task) -> Any:

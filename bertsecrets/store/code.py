@@ -7,9 +7,16 @@ import ast
 import functools
 import hashlib
 import importlib.util
-from collections.abc import Iterator
+import os
+import site
+import sys
+import sysconfig
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 from bertsecrets.errors import UserError
 from bertsecrets.store.files import files_below
@@ -31,6 +38,10 @@ PARTS_WITHOUT_RESULTS = {
     "report": "shows results",
     "cli": "shows results",
 }
+INSTALLED_FOLDERS = (
+    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    *(*site.getsitepackages(), site.getusersitepackages()),
+)
 START_MTIMES = {path: path.stat().st_mtime_ns for path in files_below(Path(__file__).parents[1], "*.py")}
 DOCUMENTED_NODES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # nodes that may have a docstring
 
@@ -48,16 +59,77 @@ class ModuleSource:
     reexports: dict[str, str]
 
 
+class _ImportTimes:
+    """A finder that finds nothing, but records when each module is imported, to notice later edits of its file."""
+
+    def __init__(self) -> None:
+        self.start, self.times = time.time_ns(), dict[str, int]()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Record the time. If the module was imported before, it is loaded again, so forget its digest."""
+        if name in self.times:
+            for cached in (code_digest, _reached, _source, _path):
+                cached.cache_clear()
+        self.times[name] = time.time_ns()
+
+    def of(self, name: str) -> int:
+        """Return when a module was imported, in nanoseconds. If unknown, return when this object was created."""
+        return self.times.get(name, self.start)
+
+
+IMPORTED = _ImportTimes()
+sys.meta_path.insert(0, IMPORTED)  # type: ignore[arg-type]
+
+
 @functools.cache
 def code_digest(module: str) -> str | None:
-    """Return a digest of a module, of all its imports from its own package or `bertsecrets`, and of `ALWAYS_DIGESTED`.
+    """Return a digest of a module, of its imports (see `_reached`), and of `ALWAYS_DIGESTED`.
 
     Returns None if the module has no source file, as in an interactive session.
+
+    Raises:
+        UserError: If one of the files was edited after it was imported.
     """
-    if not _reached(module):
-        return None
-    lines = [f"{name} {source.digest}" for name in sorted(digested(module)) if (source := _source(name)) is not None]
+    return _digest(digested(module)) if _reached(module) else None
+
+
+def digest_of_classes(classes: Iterable[type]) -> str | None:
+    """Return a digest of the modules of user-defined classes, or None if one of them has no source file."""
+    classes = [*classes]
+    return _digest(users_modules(cls.__module__ for cls in classes)) if all(map(has_source, classes)) else None
+
+
+def has_source(cls: type) -> bool:
+    """Return whether a class comes from the file of its module, and not from a notebook or from `exec`."""
+    if not _reached(cls.__module__):
+        return False
+    methods = (value for name, value in vars(cls).items() if isinstance(value, FunctionType) and name[:2] != "__")
+    return all(os.path.isfile(method.__code__.co_filename) for method in methods)
+
+
+def users_modules(modules: Iterable[str]) -> set[str]:
+    """Return these modules and the modules that they import, without those of `bertsecrets` and installed packages."""
+    reached = {name for module in modules for name in _reached(module)}
+    return {name for name in reached if name.partition(".")[0] != PACKAGE_NAME}
+
+
+def _digest(modules: Iterable[str]) -> str:
+    lines = [f"{name} {source.digest}" for name in sorted(modules) if (source := _source(name)) is not None]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+@functools.cache
+def is_installed(package: str) -> bool:
+    """Return whether a top-level module belongs to Python, to `bertsecrets` or to an installed package."""
+    if package == PACKAGE_NAME or package in sys.stdlib_module_names:
+        return True
+    try:
+        module = sys.modules.get(package)
+        spec = (module and module.__spec__) or importlib.util.find_spec(package)
+    except (ImportError, ValueError, AttributeError):
+        return False
+    places = [] if spec is None else [*filter(None, [spec.origin]), *(spec.submodule_search_locations or ())]
+    return any(Path(places[0]).is_relative_to(folder) for folder in INSTALLED_FOLDERS) if places else False
 
 
 def digested(module: str) -> set[str]:
@@ -76,7 +148,10 @@ def imports(module: str) -> frozenset[str]:
 
 @functools.cache
 def _reached(module: str) -> dict[str, ModuleSource]:
-    """Return the sources of a module and of its direct and indirect imports, sorted by name."""
+    """Return the sources of a module and of its direct and indirect imports, sorted by name.
+
+    Imports from installed packages are left out, except from the module's own package and from `bertsecrets`.
+    """
     roots = {PACKAGE_NAME, module.partition(".")[0]}
     reached: dict[str, ModuleSource] = {}
     waiting = [module]
@@ -88,7 +163,10 @@ def _reached(module: str) -> dict[str, ModuleSource]:
         if source is None:
             continue
         reached[name] = source
-        waiting += [_home(name) for name in source.imports if name.partition(":")[0].partition(".")[0] in roots]
+        for imported in source.imports:
+            package = imported.partition(":")[0].partition(".")[0]
+            if package in roots or not (name.partition(".")[0] == PACKAGE_NAME or is_installed(package)):
+                waiting.append(_home(imported))
     return dict(sorted(reached.items())) if module in reached else {}
 
 
@@ -114,7 +192,7 @@ def _source(name: str) -> ModuleSource | None:
     path = _path(name)
     if path is None:
         return None
-    if START_MTIMES.get(path, changed := path.stat().st_mtime_ns) != changed:
+    if _was_edited(name, path):
         raise UserError(f"{path} was edited while this process was running: start it again")
     tree = ast.parse(path.read_bytes())
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
@@ -125,6 +203,15 @@ def _source(name: str) -> ModuleSource | None:
     return ModuleSource(hashlib.sha256("".join(_syntax(tree)).encode()).hexdigest(), imports, reexports)
 
 
+def _was_edited(name: str, path: Path) -> bool:
+    """Return whether a file has changed since it was imported. For files of this suite, since the process started."""
+    status = path.stat()
+    if name.partition(".")[0] == PACKAGE_NAME:
+        return START_MTIMES.get(path, status.st_mtime_ns) != status.st_mtime_ns
+    changed = status.st_mtime_ns if os.name == "nt" else max(status.st_mtime_ns, status.st_ctime_ns)
+    return name in sys.modules and changed > IMPORTED.of(name)
+
+
 @functools.cache
 def _path(name: str) -> Path | None:
     """Return the source file of a module, or None if it has none."""
@@ -133,10 +220,12 @@ def _path(name: str) -> Path | None:
         files = (place.with_suffix(".py"), place / "__init__.py")
         return next((file for file in files if file.is_file()), None)
     try:
-        spec = importlib.util.find_spec(name)
+        loaded = sys.modules.get(name)
+        spec = None if loaded else importlib.util.find_spec(name)
     except (ImportError, ValueError, AttributeError):
         return None
-    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+    file = getattr(loaded, "__file__", None) or (spec.origin if spec else None)
+    return Path(file) if file and file.endswith(".py") else None
 
 
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:

@@ -31,6 +31,7 @@ from bertsecrets.store.files import (
 )
 from bertsecrets.store.locks import held
 
+NO_SOURCE = "code without a source file"  # part of keys that cannot identify the code
 CHECKPOINTS, MEASUREMENTS = "checkpoints", "measurements"
 ENTRY_NAME = re.compile(r"(?:(.+)-)?([0-9a-f]{12}-[0-9a-f]{8})")  # an entry's name: readable words and `Key.digests`
 NAME_INPUTS = ("measure", "task", "initialisation", "seed")  # the inputs in an entry's name
@@ -69,6 +70,11 @@ class Key:
         checkpoint = self.inputs.get("checkpoint")
         inputs = (checkpoint["inputs"] if isinstance(checkpoint, dict) else {}) | self.inputs
         return "-".join([*(str(inputs[name]) for name in NAME_INPUTS if name in inputs), self.digests])
+
+    @property
+    def identifies_code(self) -> bool:
+        """Whether the key covers all code. Otherwise, results must not be stored, because they could be outdated."""
+        return self.made_by.get("code") is not None and NO_SOURCE not in json.dumps(self.as_json())
 
     def check_unchanged(self, now: "Key") -> None:
         """Check that the inputs did not change while they were used. `now` is a key made from the current inputs."""

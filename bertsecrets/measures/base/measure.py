@@ -20,6 +20,7 @@ from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.provenance import made_by
 from bertsecrets.settings import Params
+from bertsecrets.store.code import has_source
 from bertsecrets.store.entries import Key
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.rows import public_origin, text_clusters
@@ -259,7 +260,8 @@ class Measure(ABC):
 
     def made_by(self, device: torch.device | None) -> dict[str, Any]:
         """Return facts about the code and the libraries and, for measures that use a model, about the device."""
-        return made_by(type(self).__module__, device if self.reads_model else None)
+        facts = made_by(type(self).__module__, device if self.reads_model else None)
+        return facts if has_source(type(self)) else facts | {"code": None}
 
     def key(self, context: MeasureContext) -> Key:
         """Return the cache key of a measurement."""
