@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import torch
-import torch.optim.optimizer
+from torch.nn.modules import module as modules
+from torch.optim import optimizer
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
@@ -63,10 +64,10 @@ def check_code(ref: ModelRef, model: Any = None) -> None:
 
 def _refuse_hooks() -> None:
     """Reject torch's global hooks, modes and autocasting, which change what all models compute."""
-    for module in (torch.nn.modules.module, torch.optim.optimizer):
-        for name, hooks in vars(module).items():
+    for library in (modules, optimizer):
+        for name, hooks in vars(library).items():
             if name.startswith("_global_") and name.endswith("_hooks") and hooks:
-                raise UserError(f"torch has global hooks ({module.__name__}.{name}), which change all models: {ADVICE}")
+                raise UserError(f"torch has global hooks ({library.__name__}.{name}), which change all models: {ADVICE}")
     for mode in (*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack()):
         if not isinstance(mode, DeviceContext):  # of torch.set_default_device
             raise UserError(f"the mode {type(mode).__name__} of torch is active, which may change all models: {ADVICE}")

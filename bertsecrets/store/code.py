@@ -64,10 +64,12 @@ class _ImportTimes:
 
     def __init__(self) -> None:
         self.start, self.times = time.time_ns(), dict[str, int]()
+        self.digested: set[str] = set()  # modules whose digests are cached
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Record the time. If the module was imported before, it is loaded again, so forget its digest."""
-        if name in self.times:
+        """Record the time. If the module has a digest, it is imported again, so forget all digests."""
+        if name in self.digested:
+            self.digested.clear()
             for cached in (code_digest, _reached, _source, _path):
                 cached.cache_clear()
         self.times[name] = time.time_ns()
@@ -99,6 +101,7 @@ def digest_of_classes(classes: Iterable[type]) -> str | None:
     return _digest(users_modules(cls.__module__ for cls in classes)) if all(map(has_source, classes)) else None
 
 
+@functools.cache
 def has_source(cls: type) -> bool:
     """Return whether a class comes from the file of its module, and not from a notebook or from `exec`."""
     if not _reached(cls.__module__):
@@ -194,6 +197,8 @@ def _source(name: str) -> ModuleSource | None:
         return None
     if _was_edited(name, path):
         raise UserError(f"{path} was edited while this process was running: start it again")
+    if name.partition(".")[0] != PACKAGE_NAME:
+        IMPORTED.digested.add(name)
     tree = ast.parse(path.read_bytes())
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     reexports: dict[str, str] = {}
@@ -208,7 +213,9 @@ def _was_edited(name: str, path: Path) -> bool:
     status = path.stat()
     if name.partition(".")[0] == PACKAGE_NAME:
         return START_MTIMES.get(path, status.st_mtime_ns) != status.st_mtime_ns
-    changed = status.st_mtime_ns if os.name == "nt" else max(status.st_mtime_ns, status.st_ctime_ns)
+    # Installers may share files between environments, which changes the ctime. An older file moved here changes it too.
+    by_content = os.name == "nt" or is_installed(name.partition(".")[0])
+    changed = status.st_mtime_ns if by_content else max(status.st_mtime_ns, status.st_ctime_ns)
     return name in sys.modules and changed > IMPORTED.of(name)
 
 

@@ -177,6 +177,7 @@ class Source:
     def state(self, task: Task, name: str) -> tuple[str, ...]:
         """Return a tuple that changes whenever the local data of a split change. It is empty for data from the hub."""
         if task.own:
+            task.check_data()
             return (self._own(task, name).fingerprint,)
         if self.glue is None:
             return ()

@@ -20,6 +20,7 @@ from yaml.constructor import BaseConstructor
 from bertsecrets.arguments import checked
 from bertsecrets.errors import UserError, errors_in, excerpt, near_matches, quoted
 from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, read_text, read_yaml
+from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.metrics import METRICS
 from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS, Task, task_name_of
@@ -48,10 +49,12 @@ class OwnTask(Task):
     Attributes:
         splits: The checked rows of each split, by name: `dev` and, if training rows were given, `train`.
         file: The task file that describes the task, or None.
+        data_files: The sha256 of each file of rows when it was read.
     """
 
     splits: Mapping[str, Split]
     file: Path | None
+    data_files: Mapping[Path, str]
 
     @checked
     def __init__(
@@ -114,6 +117,8 @@ class OwnTask(Task):
             own=True,
         )
         object.__setattr__(self, "file", file)
+        paths = [(folder / expanded(data)).absolute() for data in given.values() if isinstance(data, str | Path)]
+        object.__setattr__(self, "data_files", {path: file_sha256(path) for path in paths})
         object.__setattr__(self, "splits", {split: table.split(self, split) for split, table in tables.items()})
 
     def __eq__(self, other: object) -> bool:
@@ -126,6 +131,12 @@ class OwnTask(Task):
         kind = "scores" if self.regression else f"classes {excerpt(', '.join(self.labels), 60)}"
         rows = " and ".join(f"{len(split)} {name}" for name, split in self.splits.items())
         return f"<Task {self.title}: {kind}; {rows} rows>"
+
+    def check_data(self) -> None:
+        """Check that no file of rows has been edited since it was read. Deleted files do not count."""
+        for path, sha256 in self.data_files.items():
+            if path.is_file() and file_sha256(path) != sha256:
+                raise UserError(f"{path} was edited after {self.title} was created from it: create the task again")
 
     @property
     def fingerprints(self) -> dict[str, str]:

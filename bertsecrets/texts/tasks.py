@@ -64,6 +64,9 @@ class Task:
         """The name of the task in cache keys. For the user's own tasks, it includes the metric and the labels."""
         return self.name if not self.own else f"{self.name} {self.metric} {list(self.labels)}"
 
+    def check_data(self) -> None:
+        """Check that the files of a user-defined task have not been edited since they were read."""
+
     def class_named(self, name: str) -> str | None:
         """Return the class that a name stands for, or None if it is unknown.
 

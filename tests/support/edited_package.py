@@ -29,3 +29,4 @@ def forget() -> None:
     for value in vars(code).values():
         if hasattr(value, "cache_clear"):
             value.cache_clear()
+    code.IMPORTED.__init__()

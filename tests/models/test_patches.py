@@ -1,0 +1,203 @@
+"""Models are measured only by unchanged code, from files that are part of the cache key."""
+
+import functools
+import importlib
+import json
+import os
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+import torch
+import transformers.activations
+from sessions import local_session
+from tiny import save_bert
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
+from torch.overrides import TorchFunctionMode
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import AttentionInterface
+from transformers.models.bert import modeling_bert
+
+from bertsecrets import UserError
+from bertsecrets.models.families import Family
+from bertsecrets.models.locations import ModelRef, check_folder
+from bertsecrets.models.opening import open_encoder
+from bertsecrets.models.patches import check_code
+from bertsecrets.store.code import code_digest, digest_of_classes
+from bertsecrets.store.entries import NO_SOURCE, Key
+from bertsecrets.texts.own_tasks import OwnTask
+
+
+class Silu(nn.SiLU):
+    """A module of a user."""
+
+
+def nothing(*_args, **_options):
+    return None
+
+
+@contextmanager
+def global_hook():
+    handle = register_module_forward_hook(nothing)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def replaced(owner, name, value):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, value)
+        yield
+
+
+@contextmanager
+def registered(name):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AttentionInterface, "_global_mapping", {**AttentionInterface._global_mapping, name: nothing})
+        yield
+
+
+OUTPUT = modeling_bert.BertSelfOutput
+CHANGES = {
+    "global hook": (global_hook, "_global_forward_hooks"),
+    "function mode": (TorchFunctionMode, "mode TorchFunctionMode"),
+    "dispatch mode": (functools.partial(FlopCounterMode, display=False), "is active"),
+    "autocast": (lambda: torch.autocast("cpu", torch.bfloat16), "autocast"),
+    "method of a model": (lambda: replaced(OUTPUT, "forward", nothing), "BertSelfOutput.forward is patched"),
+    "decorated method": (lambda: replaced(OUTPUT, "forward", torch.no_grad()(nothing)), "BertSelfOutput.forward"),
+    "partial": (lambda: replaced(OUTPUT, "forward", functools.partial(nothing)), "BertSelfOutput.forward"),
+    "class of a model": (lambda: replaced(modeling_bert, "BertOutput", Silu), "modeling_bert.BertOutput is patched"),
+    "attention": (lambda: replaced(modeling_bert, "eager_attention_forward", nothing), "eager_attention_forward is"),
+    "registered attention": (lambda: registered("sdpa"), "attention function 'sdpa'"),
+    "activation": (lambda: replaced(transformers.activations.GELUActivation, "forward", nothing), "GELUActivation"),
+    "module of torch": (lambda: replaced(nn.LayerNorm, "forward", nothing), "LayerNorm.forward is patched"),
+    "every module": (lambda: replaced(nn.Module, "__call__", nothing), "Module.__call__ is patched"),
+    "function of torch": (lambda: replaced(nn.functional, "linear", nothing), "functional.linear is patched"),
+    "masks": (lambda: replaced(sys.modules["transformers.masking_utils"], "sdpa_mask", nothing), "sdpa_mask"),
+    "optimizer": (lambda: replaced(torch.optim.AdamW, "step", nothing), "AdamW.step is patched"),
+}
+
+
+@pytest.fixture(scope="module")
+def ref(tmp_path_factory):
+    return ModelRef.in_folder(save_bert(tmp_path_factory.mktemp("patches") / "model"))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_code_is_refused_only_while_it_is_changed(ref, change):
+    apply, message = CHANGES[change]
+    check_code(ref)  # the result must not be kept
+    with apply(), pytest.raises(UserError, match=message):
+        check_code(ref)
+    check_code(ref)
+
+
+def test_unchanged_code_and_a_default_device_are_accepted(ref):
+    with torch.device("cpu"), registered("mine"):
+        open_encoder(ref)
+
+
+def test_a_module_of_a_class_of_the_user_is_refused(ref, monkeypatch):
+    monkeypatch.setitem(transformers.activations.ACT2FN, "gelu", Silu)
+    with pytest.raises(UserError, match="BertModel contains a Silu"):
+        open_encoder(ref)
+
+
+def test_a_stored_result_is_not_returned_while_code_is_changed(tiny_bert, tiny_glue, tmp_path):
+    session = local_session(model=tiny_bert, glue=tiny_glue, store=tmp_path / "runs", limit=4)
+    session.measure("special-tokens", "rte", init="untrained")
+    with replaced(OUTPUT, "forward", nothing), pytest.raises(UserError, match="BertSelfOutput.forward is patched"):
+        session.measure("special-tokens", "rte", init="untrained")
+    assert session.measure("special-tokens", "rte", init="untrained").reused
+
+
+@pytest.mark.parametrize(
+    ("file", "key"),
+    [
+        ("config.json", "configuration_files"),
+        ("config.json", "transformers_weights"),
+        ("tokenizer_config.json", "fast_tokenizer_files"),
+    ],
+)
+def test_settings_that_name_other_files_are_refused(tmp_path, file, key):
+    folder = save_bert(tmp_path / "model")
+    settings = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps({**settings, key: ["other"]}))
+    with pytest.raises(UserError, match=rf"{file} names other files to read \({key}\)"):
+        check_folder(folder)
+
+
+# ---------------------------------------------------------------------- code of the user
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder on the path, with a module that imports a helper."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "users_helper.py").write_text("SIGN = 1\n")
+    (tmp_path / "users_model.py").write_text("import users_helper\nclass Encoder:\n    sign = users_helper.SIGN\n")
+    yield tmp_path
+    for name in ("users_helper", "users_model"):
+        sys.modules.pop(name, None)
+
+
+def imported():
+    for name in ("users_helper", "users_model"):
+        sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+    return importlib.import_module("users_model")
+
+
+def edit(path):
+    time.sleep(0.02)  # longer than the resolution of timestamps
+    path.write_text("# edited\n" + path.read_text().replace("1", "-1"))
+
+
+@pytest.mark.parametrize("digest", [lambda module: code_digest(module.__name__), lambda m: digest_of_classes([m.Encoder])])
+def test_a_digest_covers_helpers_as_they_were_imported(folder, digest):
+    before = digest(imported())
+    edit(folder / "users_helper.py")
+    assert digest(sys.modules["users_model"]) == before  # the old code is still in memory
+    assert digest(imported()) != before
+    assert digest(importlib.reload(sys.modules["users_model"])) == digest(imported())
+
+
+@pytest.mark.parametrize("file", ["users_model.py", "users_helper.py"])
+@pytest.mark.parametrize("keep_time", [False, True])
+def test_code_that_was_edited_after_its_import_is_refused(folder, file, keep_time):
+    module = imported()
+    status = (folder / file).stat()
+    edit(folder / file)
+    if keep_time:
+        os.utime(folder / file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(UserError, match=rf"{file} was edited while this process was running"):
+        digest_of_classes([module.Encoder])
+
+
+def test_code_without_a_source_file_is_never_stored():
+    namespace = {"__name__": "nowhere"}
+    exec("class Config:\n    model_type = 'x'\nclass Encoder:\n    def forward(self): return 1", namespace)  # noqa: S102
+    one, other = (Family(namespace["Config"], namespace["Encoder"], namespace["Encoder"]) for _ in range(2))
+    assert one.source.startswith(NO_SOURCE)
+    assert one.source != other.source
+    assert not Key({"checkpoint": f"{one.source} 12ab"}, {"code": "1f"}).identifies_code
+    assert not Key({}, {"code": None}).identifies_code
+    assert Key({}, {"code": "1f"}).identifies_code
+
+
+def test_a_task_whose_file_was_edited_is_refused(tiny_bert, tmp_path):
+    file = tmp_path / "dev.csv"
+    file.write_text("text,label\na good film,a\na bad film,b\n")
+    session = local_session(
+        model=tiny_bert, tasks=[OwnTask("own", dev=file, train=file)], store=tmp_path / "runs", limit=None
+    )
+    session.measure("special-tokens", "own", init="untrained")
+    status = file.stat()
+    file.write_text(file.read_text().replace("film", "book"))
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(UserError, match="dev.csv was edited after own was created"):
+        session.measure("special-tokens", "own", init="untrained")
