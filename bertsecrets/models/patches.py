@@ -67,7 +67,9 @@ def _refuse_hooks() -> None:
     for library in (modules, optimizer):
         for name, hooks in vars(library).items():
             if name.startswith("_global_") and name.endswith("_hooks") and hooks:
-                raise UserError(f"torch has global hooks ({library.__name__}.{name}), which change all models: {ADVICE}")
+                raise UserError(
+                    f"torch has global hooks ({library.__name__}.{name}), which change all models: {ADVICE}"
+                )
     for mode in (*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack()):
         if not isinstance(mode, DeviceContext):  # of torch.set_default_device
             raise UserError(f"the mode {type(mode).__name__} of torch is active, which may change all models: {ADVICE}")

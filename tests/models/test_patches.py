@@ -157,7 +157,9 @@ def edit(path):
     path.write_text("# edited\n" + path.read_text().replace("1", "-1"))
 
 
-@pytest.mark.parametrize("digest", [lambda module: code_digest(module.__name__), lambda m: digest_of_classes([m.Encoder])])
+@pytest.mark.parametrize(
+    "digest", [lambda module: code_digest(module.__name__), lambda m: digest_of_classes([m.Encoder])]
+)
 def test_a_digest_covers_helpers_as_they_were_imported(folder, digest):
     before = digest(imported())
     edit(folder / "users_helper.py")
