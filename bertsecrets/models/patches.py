@@ -163,8 +163,8 @@ def _origins(value: Any) -> Iterator[str]:
             waiting += [part.fget, part.fset]
         elif issubclass(kind, functools.partial):
             waiting.append(part.func)
-        else:
-            yield str((part if issubclass(kind, type) else kind).__module__)
+        elif (home := str((part if issubclass(kind, type) else kind).__module__)) in sys.modules:
+            yield home  # otherwise a type of an extension module, which may have any name
 
 
 def _closure(function: types.FunctionType) -> Iterator[Any]:

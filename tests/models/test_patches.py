@@ -182,7 +182,7 @@ def test_code_that_was_edited_after_its_import_is_refused(folder, file, keep_tim
 
 def test_code_without_a_source_file_is_never_stored():
     namespace = {"__name__": "nowhere"}
-    exec("class Config:\n    model_type = 'x'\nclass Encoder:\n    def forward(self): return 1", namespace)  # noqa: S102
+    exec("class Config:\n    model_type = 'x'\nclass Encoder:\n    def forward(self): return 1", namespace)
     one, other = (Family(namespace["Config"], namespace["Encoder"], namespace["Encoder"]) for _ in range(2))
     assert one.source.startswith(NO_SOURCE)
     assert one.source != other.source
