@@ -161,7 +161,7 @@ def _origins(value: Any) -> Iterator[str]:
             waiting.append(part.__func__)
         elif issubclass(kind, property):
             waiting += [part.fget, part.fset]
-        elif issubclass(kind, functools.partial):
+        elif issubclass(kind, functools.partial | functools.partialmethod):
             waiting.append(part.func)
         elif (home := str((part if issubclass(kind, type) else kind).__module__)) in sys.modules:
             yield home  # otherwise a type of an extension module, which may have any name
