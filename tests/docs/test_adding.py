@@ -227,7 +227,10 @@ def test_a_measure_from_outside_the_package_works_like_any_other(own_measure, ti
     session = local_session(model=tiny_bert, glue=tiny_glue, store=tmp_path)
     measurement = session.measure("attention-entropy", task="rte", init="untrained")
     assert measurement.values["entropy"].shape == (LAYERS, 4)
-    assert session.measure("attention-entropy", task="rte", init="untrained").reused
+    again = session.measure("attention-entropy", task="rte", init="untrained")
+    assert not again.reused  # it has no source file, so its code cannot be part of a cache key
+    assert (again.values["entropy"] == measurement.values["entropy"]).all()
+    assert not [path for path in (tmp_path / "measurements").glob("*") if path.is_dir()]
 
 
 def test_a_family_opens_by_itself_and_one_that_counts_positions_otherwise_takes_one_line(checkout, tmp_path):

@@ -1,5 +1,6 @@
 """A user-defined model class from families.md, installed as a separate package."""
 
+import importlib
 import json
 import re
 import sys
@@ -88,7 +89,10 @@ def test_an_edit_of_the_classes_is_another_model(registered, package, model):
     before = ModelRef.in_folder(model).identity()
     assert before == ModelRef.in_folder(model).identity()
     with (package / "mean_bert.py").open("a") as file:
-        file.write("# edited\n")
+        file.write("EDITED = 1\n")
+    assert ModelRef.in_folder(model).identity() == before  # the process still runs the former code
+    del sys.modules["mean_bert"]
+    families.register_family(importlib.import_module("mean_bert").FAMILY)
     assert ModelRef.in_folder(model).identity() != before
 
 
