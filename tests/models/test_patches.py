@@ -16,7 +16,7 @@ from tiny import save_bert
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import TorchFunctionMode
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AttentionInterface
 from transformers.models.bert import modeling_bert
 
@@ -65,7 +65,7 @@ OUTPUT = modeling_bert.BertSelfOutput
 CHANGES = {
     "global hook": (global_hook, "_global_forward_hooks"),
     "function mode": (TorchFunctionMode, "mode TorchFunctionMode"),
-    "dispatch mode": (functools.partial(FlopCounterMode, display=False), "is active"),
+    "dispatch mode": (TorchDispatchMode, "mode TorchDispatchMode"),
     "autocast": (lambda: torch.autocast("cpu", torch.bfloat16), "autocast"),
     "method of a model": (lambda: replaced(OUTPUT, "forward", nothing), "BertSelfOutput.forward is patched"),
     "decorated method": (lambda: replaced(OUTPUT, "forward", torch.no_grad()(nothing)), "BertSelfOutput.forward"),
