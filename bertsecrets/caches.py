@@ -102,7 +102,8 @@ class CheckpointCache:
         states = store.root / "training" / key.name
 
         def make(folder: Path) -> dict[str, Any]:
-            facts = self._train(subject, folder, states)
+            with torch.inference_mode(False), torch.enable_grad():  # the caller may have disabled gradients
+                facts = self._train(subject, folder, states)
             key.check_unchanged(self.key(subject))
             return facts
 

@@ -51,9 +51,14 @@ from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS, register_tasks
 from bertsecrets.texts.tasks import task as task_named
 from bertsecrets.types import AUTO, Measurement, Request, Subject
 
-COMPARED_ROWS = 64  # examples of all lengths among them check that a model in memory equals its saved form
+TRIED_ROWS = 1  # on which a model in memory that has code of its own is tried
 
 show_in_notebooks()
+
+
+def _log_unstored(*objects: Held) -> None:
+    reason = next(held.difference for held in objects if held.difference)
+    log.info(f"the model in memory is measured as it is, because {reason}: results are not stored")
 
 
 class Session:
@@ -130,15 +135,15 @@ class Session:
             base = self._objects["model"].folder
         if "checkpoint" in objects:
             ref = locate(str(base), options.offline) if base else None
-            compared = rows.split(options.scope[0], "dev", COMPARED_ROWS)
-            self._objects["checkpoint"] = Held(objects["checkpoint"], tokenizer, ref, compared)
+            tried = rows.split(options.scope[0], "dev", TRIED_ROWS)
+            self._objects["checkpoint"] = Held(objects["checkpoint"], tokenizer, ref, tried)
             self._judged_folder = self._objects["checkpoint"].folder
             base = base or self._judged_folder
         self.ref = locator({options.judged: str(base)} if options.judged and base else {}, options.offline)
         self.store = Store(options.store_folder)
         self._storable = all(held.storable for held in self._objects.values())
         if not self._storable:
-            log.info("the model in memory has hooks or code of its own, which cannot be saved: results are not stored")
+            _log_unstored(*self._objects.values())
             self.store = Store(temporary_folder(self))
         self.resources = Resources(
             rows=rows,
@@ -284,11 +289,11 @@ class Session:
         found.check_request(task, check_initialisation(init), seed, checkpoint=checkpoint)
         if not isinstance(checkpoint, nn.Module):
             return self.measurement(measure, subject, expanded(checkpoint) if checkpoint else None, **options)
-        rows = self.resources.rows.split(subject.task, "dev", COMPARED_ROWS) if found.on_task else None
+        rows = self.resources.rows.split(subject.task, "dev", TRIED_ROWS) if found.on_task else None
         held = Held(checkpoint, None, self.ref(self.model), rows)
         if held.storable and self._storable:
             return self.measurement(measure, subject, held.folder, **options)
-        log.info("the model in memory has hooks or code of its own, which cannot be saved: the result is not stored")
+        _log_unstored(held, *self._objects.values())
         with TemporaryDirectory() as place, self._measured(), held.measured():
             resources = replace(self.resources, kept=Path(place))
             cache = CheckpointCache(Store(Path(place)), resources, self.ref)
@@ -441,13 +446,13 @@ class Session:
             yield
 
     def _refusal(self) -> str:
-        """Return why the session's model cannot be trained, or "" if it can. Training uses a copy of the model."""
+        """Return why the session's model cannot be trained, or "" if it can. Training uses its saved form."""
         held = self._objects.get("model")
         if held is None or held.storable:
             return ""
         return (
-            f"{held.name} has hooks or code of its own, which a copy for fine-tuning "
-            "would lose: fine-tune the model yourself, and give the fine-tuned model as the checkpoint"
+            f"{held.name} cannot be fine-tuned from its saved form, because {held.difference}: fine-tune the model "
+            "yourself, and give the fine-tuned model as the checkpoint"
         )
 
     def example_maps(self, subject: Subject) -> Measurement:

@@ -92,6 +92,7 @@ def test_an_edit_changes_the_digests_of_importing_modules(package):
 DRIVING = {
     "session": "passes values to the caches; the keys contain them",
     "models.in_memory": "says whether a folder may stand for an object; the keys contain the folder",
+    "models.description": "compares an object with its folder",
     "texts.own_tasks": "reads texts and labels; the keys contain their digest",
     "judging": "judges stored numbers",
     "claims": "judges stored numbers",

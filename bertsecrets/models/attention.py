@@ -183,7 +183,9 @@ def attention_modules(model: Any) -> tuple[list[nn.Module], dict[str, bool]]:
             continue
         if len(seen) != layers:
             raise unreadable(
-                config, f"only {len(seen)} of its {layers} layers expose a full token-by-token attention map"
+                config,
+                f"it computes {len(seen)} full token-by-token attention maps per head, but num_hidden_layers in its "
+                f"configuration is {layers}",
             )
         names = {module: name for name, module in model.named_modules()}
         stacks = sorted({(layer_of(names[module]) or (names[module], 0))[0] for module in modules})

@@ -158,10 +158,8 @@ def open_tokenizer(ref: ModelRef) -> Any:
             f"{ref.path}: the tokenizer's vocabulary contains only special tokens, so every word would be encoded as "
             f"{tokenizer.unk_token}: save the tokenizer again with its full vocabulary"
         )
-    if tokenizer.pad_token_id is None:  # GPT-2, Llama: padding is masked, so any token will do
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     _compare_with_file(tokenizer, ref)
-    _separate_texts(tokenizer)
+    complete_tokenizer(tokenizer)
     try:
         tokenizer("A few words.", "And 2 more!")
     except Exception as error:  # tokenizers raises bare exceptions, such as for a vocabulary without the unknown token
@@ -211,6 +209,14 @@ def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
             ModelWarning,
             stacklevel=2,
         )
+
+
+def complete_tokenizer(tokenizer: Any) -> Any:
+    """Give a tokenizer a padding token and a separator if it has none, and return it."""
+    if tokenizer.pad_token_id is None:  # GPT-2, Llama: padding is masked, so any token will do
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    _separate_texts(tokenizer)
+    return tokenizer
 
 
 def _separate_texts(tokenizer: Any) -> None:

@@ -90,7 +90,7 @@ def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
     An example has at most `max_length` word-pieces, including special tokens. If a pair is too long, the longer text is
     truncated first. Callers must not modify the result, because each process caches it by rows, tokenizer and length.
     """
-    key = (split.fingerprint, _identity(tokenizer), max_length)
+    key = (split.fingerprint, identity(tokenizer), max_length)
     encoded = _encoded.pop(key, None) or tokenize(tokenizer, split.sentence1, split.sentence2, max_length)[0]
     _encoded[key] = encoded  # the newest split comes last
     while len(_encoded) > CACHED_SPLITS:
@@ -98,7 +98,7 @@ def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
     return encoded
 
 
-def _identity(tokenizer: Any) -> str:
+def identity(tokenizer: Any) -> str:
     """Return a digest of everything that affects the output of a fast tokenizer, except what `tokenize` sets."""
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
     shown = ("truncation_side", "model_input_names", "all_special_ids", "unk_token_id", "pad_token_id")

@@ -1,25 +1,27 @@
 """Models that are given as objects in memory, possibly with hooks, replaced modules or a changed `forward`.
 
-A model object is saved, reopened and compared with its saved form. If both compute the same numbers, and the object has
-neither hooks nor code of its own, the saved form is measured. Otherwise, the object itself is measured. In this case,
-code that opens the folder of the saved form gets the object, with copies of its weights (see `loans.lent`). After the
-measurement, the object is restored to its former state.
+A model object is saved, reopened and compared with its saved form, module by module (see `description`). If they are
+equal, the saved form is measured. Otherwise, the object itself is measured. In this case, code that opens the folder of
+the saved form gets the object, with copies of its weights (see `loans.lent`). After the measurement, the object is
+restored to its former state.
 """
 
-import hashlib
+import copy
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 from torch import nn
 
-from bertsecrets.errors import UserError, quoted
-from bertsecrets.models.configuration import open_tokenizer
-from bertsecrets.models.consistency import CHECKED_EXAMPLES, explain_failure
-from bertsecrets.models.encoding import collate, tokenize
+from bertsecrets.errors import UserError, first_line, quoted
+from bertsecrets.models.configuration import complete_tokenizer, load, open_tokenizer
+from bertsecrets.models.consistency import LOGIT_TOLERANCE, explain_failure, largest, largest_difference
+from bertsecrets.models.description import attention_function, describe, difference
+from bertsecrets.models.encoding import collate, identity, tokenize
 from bertsecrets.models.families import own_family
 from bertsecrets.models.loans import lent
 from bertsecrets.models.locations import ModelRef, locate
@@ -34,8 +36,7 @@ from bertsecrets.store.files import read_json, temporary_folder
 from bertsecrets.texts.glue import Split
 
 REPLACED_WEIGHTS = ("weight_orig", "weight_g", "weight_v")  # left by torch.nn.utils.prune and weight_norm
-TRUSTED_PACKAGES = ("torch", "transformers")  # transformers adds hooks that only record outputs
-COMPARED_TOKENS = 128  # total of the rows on which a model in memory is compared with its saved form
+TRIED_TOKENS = 128  # most tokens of the text on which a model with code of its own is tried
 PROBES: Sequence[str] = (
     "A few words.",
     "He was becoming agitated, and she asked him to wait for a while.",
@@ -55,6 +56,7 @@ def check_object(model: Any) -> None:
             if isinstance(getattr(model, inner, None), PreTrainedModel):
                 raise UserError(f"{name} wraps a model: give the model itself, which is its attribute {inner}")
         raise UserError(f"a model must be given as a name, a folder or a transformers model, not as {name}")
+    check_attention(model)
     for where, module in model.named_modules():
         own = where or name
         if hasattr(module, "parametrizations") or any(each in module._parameters for each in REPLACED_WEIGHTS):
@@ -80,32 +82,15 @@ def check_tokenizer(tokenizer: Any) -> None:
         raise UserError(f"tokenizer must be a transformers tokenizer, not {quoted(tokenizer)}")
 
 
-def has_own_code(model: Any) -> bool:
-    """Return whether a model uses custom code: hooks, classes or `forward` functions.
-
-    Code from transformers or torch is not custom, and neither are the classes of a registered `Family`. Custom code may
-    affect only some inputs, so a comparison on a few rows can miss its effects.
-    """
-    family = own_family(type(model.config).model_type)
-    of_family = {family.encoder.__module__, family.classifier.__module__} if family else set()
-    for module in model.modules():
-        code = {*map(_home, _hooks(module))} | {type(module).__module__} - of_family
-        if "forward" in vars(module) or not all(map(_is_trusted, code)):
-            return True
-    return False
-
-
-def _hooks(module: Any) -> list[Any]:
-    return [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-
-
-def _home(hook: Any) -> str:
-    """Return the name of the Python module that defines a hook."""
-    return str(getattr(hook, "func", hook).__module__)
-
-
-def _is_trusted(module: str) -> bool:
-    return module.partition(".")[0] in TRUSTED_PACKAGES
+def check_attention(model: Any) -> None:
+    """Check that a model uses one of the attention functions of transformers, of which eager attention is a copy."""
+    for config in (module.config for module in model.modules() if hasattr(module, "config")):
+        if (function := attention_function(config)) is not None:
+            raise UserError(
+                f"{type(model).__name__} uses an attention function that is not part of transformers "
+                f"({getattr(function, '__qualname__', function)}), and its maps cannot be read: call "
+                "set_attn_implementation('eager') to measure the model without this function"
+            )
 
 
 class Held:
@@ -113,8 +98,8 @@ class Held:
 
     Attributes:
         name: Name of the model in messages and results.
-        storable: Whether results may be stored. Results may be stored if the saved form computes the same numbers as
-            the object on some rows, and the object has neither hooks nor code of its own.
+        difference: Why the saved form cannot stand for the object, or None if they are equal.
+        storable: Whether results may be stored, because the saved form is measured.
     """
 
     def __init__(self, model: Any, tokenizer: Any, base: ModelRef | None = None, rows: Split | None = None):
@@ -123,13 +108,13 @@ class Held:
         Args:
             tokenizer: The model's tokenizer. If it is None, the tokenizer of `base` is used.
             base: The base model from which the classifier was trained.
-            rows: Some rows of the task if the model is a classifier, or None if it is a bare encoder.
+            rows: A row of the task, to try a classifier, or None if the model is a bare encoder.
 
         Raises:
             UserError: If the object is not a model, has no tokenizer, cannot be saved or cannot be measured.
         """
-        check_object(model)
         check_tokenizer(tokenizer)
+        check_object(model)
         if tokenizer is None:
             if base is None:
                 raise UserError("a model in memory needs its tokenizer: give it as the argument tokenizer")
@@ -137,30 +122,66 @@ class Held:
             check_embeddings("the model in memory", model.config, base, tokenizer)
         self.model, self.tokenizer, self.name = model, tokenizer, f"{type(model).__name__}-in-memory"
         self.folder = temporary_folder(self) / self.name
-        model.save_pretrained(self.folder)
+        _save(model, self.folder)
         if not type(model).__module__.startswith("transformers."):
             _leave_out_class(self.folder / "config.json")
         tokenizer.save_pretrained(self.folder)
-        self._state = _state(model)
-        self.storable = self._is_as_saved(base, rows)
-
-    def _is_as_saved(self, base: ModelRef | None, rows: Split | None) -> bool:
+        self._trains = rows is None
+        self._state = describe(model, trains=self._trains)
+        self.difference = self._compare(rows)
+        self.storable = self.difference is None
         try:
-            reopened = _outputs(self.folder, base, rows)
-            with lent(self.model, self.folder):
-                own = _outputs(self.folder, base, rows)
+            _check_saved(tokenizer, self.folder)
+            self._try(base, rows)
         except UserError as error:
             raise type(error)(str(error).replace(str(self.folder), "the model in memory")) from error
-        if not has_own_code(self.model) and len(own) == len(reopened) and all(map(torch.equal, own, reopened)):
-            return True
-        if rows is not None and not rows.task.regression:
+
+    def _compare(self, rows: Split | None) -> str | None:
+        """Return how the object differs from what transformers opens in its folder, or None if they are equal."""
+        from transformers import AutoModel, AutoModelForSequenceClassification
+
+        classifies = rows is not None and self.model is not self.model.base_model
+        opener, own = AutoModelForSequenceClassification, self.model
+        if not classifies:
+            opener, own = AutoModel, self.model.base_model
+        own_family(self.model.config.model_type)  # registers the classes of an installed package
+        try:
+            reopened = load(ModelRef.in_folder(self.folder), opener, use_safetensors=True, dtype=torch.float32)
+        except UserError as error:
+            return f"its saved form cannot be opened: {str(error).replace(str(self.folder), 'it')}"
+        if getattr(own, "pooler", None) is None and getattr(reopened, "pooler", None) is not None:
+            reopened.pooler = None  # not every encoder has a pooler, and no measure reads one
+        described = self._state if own is self.model else describe(own, trains=self._trains)
+        place = difference(described, describe(reopened, trains=self._trains))
+        return place and f"its saved form would lose {place}"
+
+    def _try(self, base: ModelRef | None, rows: Split | None) -> None:
+        """Open the model that will be measured. If it has code of its own, also run it."""
+        if not self.storable and rows is not None and not rows.task.regression:
             names = [*open_checkpoint_config(self.folder, rows.task).id2label.values()]
             if names != [*rows.task.labels]:  # reordering the weights would not reorder the effect of a hook
                 raise UserError(
-                    "the model in memory cannot be replaced by its saved form, so its classes must be in the order of "
-                    f"{rows.task.title} ({', '.join(rows.task.labels)}), but their order is {', '.join(names)}"
+                    f"the model in memory is measured as it is, because {self.difference}. Its classes must be in "
+                    f"the order of {rows.task.title} ({', '.join(rows.task.labels)}), but their order is "
+                    f"{', '.join(names)}"
                 )
-        return False
+        with self._lent():
+            ref = ModelRef.in_folder(self.folder)
+            opened = open_encoder(ref) if rows is None else open_checkpoint(self.folder, rows.task, base)
+            if self.storable:
+                return
+            first, second = (PROBES, None) if rows is None else (rows.sentence1, rows.sentence2)
+            encoded = tokenize(opened.tokenizer, first, second, opened.fit(TRIED_TOKENS))[0]
+            with explain_failure(opened.model), torch.inference_mode():
+                inputs = collate(encoded, [0]).inputs()
+                one, other = (opened.model(**inputs)[0] for _ in range(2))
+            if rows is not None and one.shape != (1, rows.task.outputs):
+                raise UserError(f"the model in memory returns outputs of shape {[*one.shape]} instead of one per class")
+            if one.isfinite().all() and not largest_difference(one, other) <= LOGIT_TOLERANCE * largest(one):
+                raise UserError(
+                    "the model in memory computes other numbers each time, even in evaluation mode: remove what draws "
+                    f"random numbers or counts calls ({self.difference})"
+                )
 
     @contextmanager
     def measured(self) -> Iterator[None]:
@@ -171,13 +192,24 @@ class Held:
         Raises:
             UserError: If the object has changed since it was saved.
         """
-        if _state(self.model) != self._state:
+        if place := difference(describe(self.model, trains=self._trains), self._state):
             raise UserError(
-                "the model in memory has changed since it was given to this session: open a new session to measure the "
-                "changed model"
+                f"the model in memory has changed since it was given to this session ({place}): open a new session to "
+                "measure the changed model"
             )
-        with nullcontext() if self.storable else lent(self.model, self.folder):
+        with self._lent():
             yield
+
+    @contextmanager
+    def _lent(self) -> Iterator[None]:
+        if self.storable:
+            yield
+            return
+        try:
+            with lent(self.model, self.folder):
+                yield
+        finally:  # hooks may have noted what they saw
+            self._state = describe(self.model, trains=self._trains)
 
 
 @contextmanager
@@ -196,35 +228,31 @@ def opened(model: Any, tokenizer: Any = None, *, offline: bool = False) -> Itera
         yield open_encoder(ModelRef.in_folder(held.folder))
 
 
-def _state(model: Any) -> str:
-    """Return a digest of a model's weights, modules, hooks and `forward` functions, to detect changes by the user."""
-    sha = hashlib.sha256()
-    for name, module in model.named_modules():
-        hooks = [id(hook) for hook in _hooks(module) if not _is_trusted(_home(hook))]
-        sha.update(repr((name, id(module), id(type(module)), hooks, id(vars(module).get("forward")))).encode())
-    for tensor in model.state_dict().values():
-        sha.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return sha.hexdigest()
+def _save(model: Any, folder: Path) -> None:
+    try:
+        try:
+            model.save_pretrained(folder)
+        except RuntimeError:  # modules or weights that the user has shared
+            weights = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+            model.save_pretrained(folder, state_dict=weights)
+    except Exception as error:  # any architecture's code may raise any exception
+        raise UserError(f"{type(model).__name__} cannot be saved by save_pretrained: {first_line(error)}") from error
+
+
+def _check_saved(tokenizer: Any, folder: Path) -> None:
+    """Check that a tokenizer encodes texts like its saved form, which is used instead."""
+    own, reopened = complete_tokenizer(copy.deepcopy(tokenizer)), open_tokenizer(ModelRef.in_folder(folder))
+    patched = any(isinstance(value, FunctionType | MethodType) for value in vars(tokenizer).values())
+    changed = tokenizer.is_fast and identity(own) != identity(reopened)
+    if patched or changed or not type(tokenizer).__module__.startswith("transformers."):
+        raise UserError(
+            f"the tokenizer in memory ({type(tokenizer).__name__}) would encode texts differently once it is saved and "
+            "opened again: give PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, ...) with its "
+            "special tokens instead"
+        )
 
 
 def _leave_out_class(file: Path) -> None:
     """Remove the name of a custom class from its configuration file, because the object provides the class."""
     config = {name: value for name, value in read_json(file).items() if name not in ("architectures", "auto_map")}
     file.write_text(json.dumps(config), encoding="utf-8")
-
-
-def _outputs(folder: Path, base: ModelRef | None, rows: Split | None) -> list[torch.Tensor]:
-    """Return the logits, hidden states and maps that the model in a folder computes for some rows."""
-    opened = open_encoder(ModelRef.in_folder(folder)) if rows is None else open_checkpoint(folder, rows.task, base)
-    first, second = (PROBES, None) if rows is None else (rows.sentence1, rows.sentence2)
-    encoded = tokenize(opened.tokenizer, first, second, opened.fit(COMPARED_TOKENS))[0]
-    shown: list[torch.Tensor] = []
-    with explain_failure(opened.model), torch.inference_mode():
-        for row in encoded.spread(CHECKED_EXAMPLES):
-            inputs = collate(encoded, [row]).inputs()
-            outputs = opened.model(**inputs, output_hidden_states=True, output_attentions=True)
-            for name, value in outputs.items():
-                if rows is None and name == "pooler_output":  # not every encoder has a pooler, and no measure reads one
-                    continue
-                shown += [each for each in (value if isinstance(value, tuple) else (value,)) if torch.is_tensor(each)]
-    return shown

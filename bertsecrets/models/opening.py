@@ -157,6 +157,7 @@ def _load_weights(
     if (model := borrowed(ref.path, bare=cls is AutoModel)) is not None:
         own = model.config
         own.id2label, own.label2id, own.pad_token_id = config.id2label, config.label2id, config.pad_token_id
+        own.return_dict = True
         return model, {}
     needed = sum(file.stat().st_size for file in listed(Path(ref.path), "*.safetensors")) if ref.local else None
     what = f"opening {ref.name}"

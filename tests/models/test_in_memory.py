@@ -1,10 +1,12 @@
 """A model in memory is measured with whatever was done to it, and is left unchanged."""
 
+from copy import deepcopy
 from types import MethodType
 
 import numpy as np
 import pytest
 import torch
+from tokenizers import normalizers
 from torch import nn
 from torch.nn.utils import parametrize, prune
 from transformers import (
@@ -13,11 +15,13 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
     BertForSequenceClassification,
+    PreTrainedTokenizerFast,
 )
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import bertsecrets as bs
 from bertsecrets import UserError
-from bertsecrets import session as session_module
+from bertsecrets.models.description import describe
 from tests.support.tiny import HEADS
 
 
@@ -148,11 +152,10 @@ def test_the_changed_object_itself_is_measured_and_nothing_is_stored(session, mo
     assert direct != plain
 
 
-def test_a_hook_that_acts_on_few_inputs_counts(session, model, monkeypatch):
+def test_a_hook_that_acts_on_few_inputs_counts(session, model):
     rows, tokenizer = session.resources.rows.split("RTE", "dev"), AutoTokenizer.from_pretrained(session.model)
     compared, *others = tokenizer(rows.sentence1, rows.sentence2)["input_ids"]
     word = next(token for row in others for token in row if token not in compared)
-    monkeypatch.setattr(session_module, "COMPARED_ROWS", 1)
     plain, seen = direct_predictions(model, session), {}
 
     def look(module, inputs, options):
@@ -165,6 +168,173 @@ def test_a_hook_that_acts_on_few_inputs_counts(session, model, monkeypatch):
     assert direct != plain
     assert session.measure("scores", task="rte", checkpoint=model).samples["predicted"].tolist() == direct
     assert not stored(session)
+
+
+def layer_of(model, number=1):
+    return model.base_model.encoder.layer[number]
+
+
+class LowRank(nn.Module):
+    """LoRA around a linear module."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+        self.update = nn.Parameter(torch.randn(inner.out_features, inner.in_features))
+
+    def forward(self, hidden):
+        return self.inner(hidden) + nn.functional.linear(hidden, self.update)
+
+
+class LowRankLinear(nn.Linear):
+    """LoRA as a linear module with an additional weight."""
+
+    def __init__(self, old):
+        super().__init__(old.in_features, old.out_features)
+        self.load_state_dict(old.state_dict())
+        self.update = nn.Parameter(torch.randn_like(self.weight))
+
+    def forward(self, hidden):
+        return super().forward(hidden) + nn.functional.linear(hidden, self.update)
+
+
+def change_chunks(model):
+    original = layer_of(model).feed_forward_chunk
+    layer_of(model).feed_forward_chunk = lambda attended: -3 * original(attended)
+
+
+def change_the_epsilon(model):
+    layer_of(model).output.LayerNorm.eps = 5.0
+
+
+def change_the_scaling(model):
+    layer_of(model).attention.self.scaling = 3.0
+
+
+def change_positions(model):
+    model.bert.embeddings.position_ids[:, 4:] = 3
+
+
+def limit_norms(model):
+    model.bert.embeddings.word_embeddings.max_norm = 1.0
+
+
+def wrap_a_linear(model):
+    layer_of(model).attention.self.value = LowRank(layer_of(model).attention.self.value)
+
+
+def extend_a_linear(model):
+    layer_of(model).attention.self.value = LowRankLinear(layer_of(model).attention.self.value)
+
+
+def leave_out_a_norm(model):
+    layer_of(model).output.LayerNorm = nn.Identity()
+
+
+def drop_a_layer(model):
+    model.bert.encoder.layer = model.bert.encoder.layer[:1]
+
+
+def deepen_the_classifier(model):
+    size = model.config.hidden_size
+    model.classifier = nn.Sequential(nn.Linear(size, size), nn.Tanh(), nn.Linear(size, 2))
+
+
+def return_tuples(model):
+    model.config.return_dict = False
+    patch_an_inner_forward(model, layer=1)
+
+
+def share_a_hooked_layer(model):
+    model.bert.encoder.layer[1] = model.bert.encoder.layer[0]
+    patch_an_inner_forward(model, layer=0)
+
+
+SETTINGS = (
+    change_chunks,
+    change_the_epsilon,
+    change_the_scaling,
+    change_positions,
+    limit_norms,
+    wrap_a_linear,
+    extend_a_linear,
+    leave_out_a_norm,
+    drop_a_layer,
+    deepen_the_classifier,
+    return_tuples,
+    share_a_hooked_layer,
+)
+
+
+@pytest.mark.parametrize("change", SETTINGS)
+def test_whatever_saving_loses_is_measured_and_not_stored(session, model, change):
+    plain = direct_logits(model, session)
+    torch.manual_seed(1)
+    change(model)
+    tuples, model.config.return_dict = model.config.return_dict, True
+    direct = direct_logits(deepcopy(model), session)
+    model.config.return_dict = tuples
+    measured = session.measure("scores", task="rte", checkpoint=model)
+    assert np.abs(direct - plain).max() > 1e-3
+    assert measured.samples["predicted"].tolist() == direct.argmax(1).tolist()
+    assert not stored(session)
+
+
+def test_a_backward_hook_changes_gradients(session, model):
+    plain = session.measure("attention-gradients", task="rte", checkpoint=model).value("other")
+    layer_of(model).register_full_backward_hook(
+        lambda module, gradients, _: tuple(None if each is None else 3 * each for each in gradients)
+    )
+    hooked = session.measure("attention-gradients", task="rte", checkpoint=model).value("other")
+    assert np.allclose(np.asarray(hooked)[0], 3 * np.asarray(plain)[0], rtol=1e-4)
+    assert len(stored(session)) == 1
+
+
+def as_given(model):
+    return model
+
+
+def built(model):
+    new = BertForSequenceClassification(model.config)
+    new.load_state_dict(model.state_dict())
+    return new
+
+
+def frozen(model):
+    return model.requires_grad_(False).train()
+
+
+def without_dropout(model):
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return model
+
+
+def with_eager_attention(model):
+    model.set_attn_implementation("eager")
+    return model
+
+
+def with_tuples(model):
+    model.config.return_dict = False
+    return model
+
+
+def with_a_shared_weight(model):
+    model.bert.encoder.layer[1].attention.self.key.weight = model.bert.encoder.layer[1].attention.self.query.weight
+    return model
+
+
+@pytest.mark.parametrize(
+    "make", [as_given, built, frozen, without_dropout, with_eager_attention, with_tuples, with_a_shared_weight]
+)
+def test_results_are_stored_if_saving_loses_nothing(session, model, make):
+    model = make(model)
+    measured = session.measure("scores", task="rte", checkpoint=model)
+    model.config.return_dict = True
+    assert measured.samples["predicted"].tolist() == direct_predictions(model, session)
+    assert len(stored(session)) == 1
 
 
 def test_hooks_of_transformers_that_record_outputs_do_not_count(session, model):
@@ -291,7 +461,10 @@ def test_a_model_with_hooks_is_measured_but_not_fine_tuned(session, tiny_bert):
     assert plain.values.keys() == hooked.values.keys()
     assert any(not np.array_equal(value, hooked.values[name]) for name, value in plain.values.items())
     assert own.judge("C1", "rte").outcome == "not applicable"
-    with pytest.raises(UserError, match="^BertModel-in-memory has hooks .*: fine-tune the model yourself"):
+    with pytest.raises(
+        UserError,
+        match="^BertModel-in-memory cannot be fine-tuned .* would lose _forward_hooks of .*yourself",
+    ):
         own.checkpoint(own.subject("rte"))
 
 
@@ -303,6 +476,86 @@ def test_a_change_after_the_session_was_opened_is_noticed(session, model):
         model.bert.pooler.dense.weight.add_(1)
     with pytest.raises(UserError, match="has changed since it was given to this session: open a new"):
         own.measure("scores", "rte")
+
+
+def with_tied_layers(model):
+    model.encoder.layer[1] = model.encoder.layer[0]
+    return model
+
+
+SCALE = 2.0
+
+
+def scale_by_a_global(module, inputs, output):
+    return SCALE * output
+
+
+def test_each_change_after_the_session_was_opened_is_noticed(session, model, monkeypatch):
+    factor = 2.0
+    model.classifier.register_forward_hook(scale_by_a_global)
+    model.classifier.register_forward_hook(lambda module, inputs, output: factor * output)
+    own = bs.Session(session.options, checkpoint=model, checkpoint_task="rte")
+    held = own._objects["checkpoint"]
+
+    def check(place):
+        with (
+            pytest.raises(UserError, match=rf"has changed since it was given to this session \({place}"),
+            held.measured(),
+        ):
+            pass
+        held._state = describe(model, trains=False)
+
+    for change, place in (
+        (change_the_epsilon, "eps of bert.encoder.layer.1.output.LayerNorm"),
+        (change_the_scaling, "scaling of"),
+        (change_positions, "position_ids of bert.embeddings"),
+        (change_chunks, "feed_forward_chunk of"),
+        (lambda model: setattr(model.config, "id2label", {0: "b", 1: "a"}), "config.id2label of"),
+        (lambda model: layer_of(model).register_full_backward_hook(lambda *_: None), "_backward_hooks of"),
+        (lambda model: monkeypatch.setitem(globals(), "SCALE", 3.0), "_forward_hooks of classifier"),
+    ):
+        change(model)
+        check(place)
+    factor = 3.0
+    check("_forward_hooks of classifier")
+    with held.measured():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("make", "place"),
+    [
+        (frozen, "training of weight of embeddings.word_embeddings"),
+        (without_dropout, "p of embeddings.dropout"),
+        (lambda model: model.embeddings.word_embeddings.weight.register_hook(abs) and model, "training of weight"),
+        (with_tied_layers, "training of weight of encoder.layer.1"),
+    ],
+)
+def test_an_encoder_that_trains_differently_from_its_saved_form_is_not_trained(session, tiny_bert, make, place):
+    model = make(AutoModel.from_pretrained(tiny_bert))
+    own = bs.Session(session.options, model=model, tokenizer=AutoTokenizer.from_pretrained(tiny_bert))
+    with pytest.raises(UserError, match=f"cannot be fine-tuned from its saved form, .* would lose {place}"):
+        own.checkpoint(own.subject("rte"))
+
+
+def test_training_does_not_need_enabled_gradients(session):
+    with torch.no_grad():
+        measured = session.measure("scores", task="rte")
+    assert not measured.reused
+
+
+def test_a_tokenizer_that_saving_changes_is_refused(session, model, tiny_bert):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
+    changed = AutoTokenizer.from_pretrained(tiny_bert)
+    backend = changed.backend_tokenizer
+    backend.normalizer = normalizers.Sequence([backend.normalizer, normalizers.Replace("a", "e")])
+    general = PreTrainedTokenizerFast(
+        tokenizer_object=backend, cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]", unk_token="[UNK]"
+    )
+    for accepted in (tokenizer, general):
+        bs.Session(session.options, checkpoint=model, tokenizer=accepted, checkpoint_task="rte")
+    with pytest.raises(UserError, match="^the tokenizer in memory .* would encode texts differently"):
+        bs.Session(session.options, checkpoint=model, tokenizer=changed, checkpoint_task="rte")
 
 
 def test_a_tokenizer_is_for_models_in_memory(session, tiny_bert):
@@ -388,6 +641,18 @@ def with_classes_in_another_order(model):
     return model
 
 
+def with_noise(model):
+    model.classifier.register_forward_hook(lambda module, inputs, output: output + torch.randn_like(output))
+    return model
+
+
+def with_own_attention(model):
+    own = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    ALL_ATTENTION_FUNCTIONS["own"] = lambda *inputs, **settings: own(*inputs, **settings)
+    model.set_attn_implementation("own")
+    return model
+
+
 def with_another_vocabulary(model):
     model.resize_token_embeddings(1000, mean_resizing=False)
     return model
@@ -407,7 +672,10 @@ def with_another_vocabulary(model):
         (lambda model: nn.Linear(2, 2), "not as Linear"),
         (lambda model: 3, "not 3"),
         (with_another_vocabulary, "has embeddings for 1000 tokens, but the tokenizer of .* has 147 tokens: save"),
-        (with_classes_in_another_order, "its classes must be in the order of RTE"),
+        (with_classes_in_another_order, r"would lose _forward_hooks of classifier\. Its classes must be in the order"),
+        (with_noise, "computes other numbers each time"),
+        (with_own_attention, "uses an attention function that is not part of transformers"),
+        (lambda model: AutoModelForMaskedLM.from_config(model.config), "shape .* instead of one per class"),
     ],
 )
 def test_an_object_that_cannot_be_measured_is_refused_in_one_line(session, model, make, message):
