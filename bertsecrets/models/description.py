@@ -24,7 +24,7 @@ RECORDER = "transformers.utils.output_capturing"  # installs hooks that only rec
 IGNORED = {
     *("_parameters", "_buffers", "_modules", "training", "_compiled_call_impl"),  # of modules
     *("_is_hf_initialized", "_output_capturing_hooks_installed", "_weight_conversions", "name_or_path"),  # of models
-    *("warnings_issued", "generation_config", "_use_kernels", "hf_device_map"),
+    *("warnings_issued", "generation_config", "hf_device_map"),
     *(
         "_attn_implementation_internal",
         "_experts_implementation_internal",
@@ -167,7 +167,12 @@ class _Reader:
 
 
 def _own(value: Any) -> dict[str, Any]:
-    return {name: inner for name, inner in vars(value).items() if name not in IGNORED and inner is not None}
+    """Return the attributes of an object. Loading sets some attributes to None or False that others do not have."""
+    return {
+        name: inner
+        for name, inner in vars(value).items()
+        if name not in IGNORED and inner is not None and inner is not False
+    }
 
 
 def _home(function: Any) -> str:
