@@ -3,11 +3,14 @@
 import functools
 import inspect
 import os
+import re
 import typing
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar
+
+import numpy as np
 
 from bertsecrets.errors import UserError, quoted
 
@@ -16,10 +19,10 @@ NAMES: dict[type, str] = {int: "a whole number", float: "a number", str: "text",
 
 
 def checked(function: F) -> F:
-    """Decorate a public function so that every call checks the types of its arguments against the annotations.
+    """Decorate a public function so that every call checks its arguments against the annotations, and converts them.
 
     Arguments are checked only if they are annotated as an integer, float, string, boolean, path or class, or as a
-    collection or union of these.
+    collection or union of these. Numpy's integers become integers and, unless text is allowed, text becomes a path.
 
     >>> @checked
     ... def double(number: int) -> int:
@@ -36,20 +39,36 @@ def checked(function: F) -> F:
 
     @functools.wraps(function)
     def calls(*given: Any, **named: Any) -> Any:
-        for name, value in signature.bind(*given, **named).arguments.items():
+        bound = signature.bind(*given, **named)
+        for name, value in bound.arguments.items():
             if signature.parameters[name].kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL):
-                check_argument(name, value, hints().get(name, Any))
-        return function(*given, **named)
+                bound.arguments[name] = check_argument(name, value, hints().get(name, Any))
+        return function(*bound.args, **bound.kwargs)
 
     return typing.cast(F, calls)
 
 
-def check_argument(name: str, value: object, hint: Any) -> None:
-    """Raise a `UserError` if an argument is not of the type `hint`. True and False do not count as numbers."""
+def is_text(value: object) -> bool:
+    """Return whether a value is text that can be encoded, which a text with half a surrogate pair cannot."""
+    return isinstance(value, str) and not re.search(r"[\ud800-\udfff]", value)
+
+
+def check_argument(name: str, value: object, hint: Any) -> Any:
+    """Return an argument, converted as `checked` says. Raise a `UserError` if it is not of the type `hint`.
+
+    True and False do not count as numbers.
+    """
+    if isinstance(value, np.integer):
+        value = int(value)
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, UnionType) else (hint,)
     if not any(_fits(value, option) for option in options):
         expected = " or ".join(_described(option) for option in options if option is not NoneType)
         raise UserError(f"{name} must be {expected}, not {quoted(value)}")
+    if isinstance(value, str) and Path in options and not {str, object} & {*options}:
+        if not value:
+            raise UserError(f"{name} is empty: give a path")
+        return Path(value)
+    return value
 
 
 def _fits(value: object, hint: Any) -> bool:
@@ -65,7 +84,7 @@ def _fits(value: object, hint: Any) -> bool:
     items = typing.get_args(hint)
     if isinstance(value, str | bytes) and kind not in (str, bytes):
         return kind is object
-    if not isinstance(value, kind):
+    if not isinstance(value, kind) or (kind is str and not is_text(value)):
         return False
     return not (len(items) == 1 and isinstance(value, list | tuple | set)) or all(
         _fits(item, items[0]) for item in value

@@ -94,12 +94,15 @@ class Verdicts(list[Verdict]):
         """Return a table with a row per verdict: the scalar fields of the JSON report and the ends of the interval."""
         import pandas as pd
 
-        rows = []
-        for verdict in self:
-            low, high = verdict.interval or (None, None)
-            facts = {**verdict.data.model_dump(), "low": low, "high": high}
-            rows.append({name: fact for name, fact in facts.items() if not isinstance(fact, dict | list | tuple)})
-        return pd.DataFrame(rows)
+        scalar = {"string", "integer", "number", "boolean", "null"}
+        columns = [
+            name
+            for name, field in VerdictData.model_json_schema()["properties"].items()
+            if scalar.issuperset(part.get("type", "string") for part in field.get("anyOf", [field]))
+        ]
+        ends = [verdict.interval or (None, None) for verdict in self]
+        frame = pd.DataFrame([verdict.data.model_dump(include={*columns}) for verdict in self], columns=columns)
+        return frame.assign(low=[low for low, _ in ends], high=[high for _, high in ends])
 
     def _repr_html_(self) -> str:
         columns = ["id", "verdict", "observed", "low", "high", "published", "unit", "reason"]

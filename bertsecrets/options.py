@@ -17,7 +17,7 @@ from bertsecrets.reading import expanded, seconds
 from bertsecrets.settings import EXPECTED_VARIABLE, project_options
 from bertsecrets.texts.tasks import Task
 from bertsecrets.texts.tasks import task as task_named
-from bertsecrets.types import AUTO, INITIALISATIONS, KEEPS, PRECISIONS, Keep
+from bertsecrets.types import AUTO, INITIALISATIONS, KEEPS, PRECISIONS, Keep, plain
 
 if TYPE_CHECKING:
     from bertsecrets.texts.glue import Source
@@ -199,7 +199,8 @@ class RunOptions:
         self._gather_tasks()
         for expected, (types, names) in OPTION_TYPES.items():
             for name in names:
-                value = getattr(self, name)
+                value = plain(getattr(self, name))
+                object.__setattr__(self, name, value)
                 for each in several(value) if name in LISTED_OPTIONS else [value]:
                     if each is not None and not _is_instance(each, types):
                         raise UserError(f"{name} must be {expected}, not {quoted(each)}")
@@ -219,7 +220,7 @@ class RunOptions:
         if isinstance(self.seeds, int):
             seed_range(self.seeds)
         elif self.seeds not in (None, AUTO):
-            raise UserError(f"seeds must be a whole number or {AUTO}, not {shortened(str(self.seeds))}")
+            raise UserError(f"seeds must be a whole number or {AUTO}, not {quoted(self.seeds)}")
         if self.budget is not None:
             try:
                 seconds(self.budget)
@@ -382,7 +383,7 @@ def configured() -> dict[str, Any]:
     with errors_in("pyproject.toml, [tool.bertsecrets]"):
         for name, value in given.items():
             if name not in known:
-                raise UserError(f"unknown option {name!r}: {near_matches(name, known)}")
+                raise UserError(f"unknown option {name!r} in this table: {near_matches(name, known)}")
             if value in ("", []):
                 raise UserError(f"{name} is empty: give a value, or delete the line")
         RunOptions(**given)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import yaml
 from yaml.composer import Composer
+from yaml.constructor import BaseConstructor
 
 from bertsecrets.errors import UserError, excerpt, shortened
 
@@ -103,15 +104,18 @@ else:
     Loader = yaml.SafeLoader  # type: ignore[assignment, misc]
 
 
-def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
-    """Return the root node (with line numbers) and the data of a YAML document. Both are None for an empty document."""
+def read_yaml(text: str, *, as_text: bool = False) -> tuple[yaml.Node | None, Any]:
+    """Return the root node (with line numbers) and the data of a YAML document. Both are None for an empty document.
+
+    If `as_text` is True, all scalars of the data are strings.
+    """
     loader = Loader(text)
     try:
         node = loader.get_single_node()
         if node is None:
             return None, None
         _check_keys(node, set())
-        return node, loader.construct_document(node)
+        return node, (BaseConstructor() if as_text else loader).construct_document(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or error

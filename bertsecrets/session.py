@@ -355,7 +355,7 @@ class Session:
         Raises:
             UserError: If the task or a claim is unknown, or if `claims` is empty.
         """
-        wanted = [claims] if isinstance(claims, str) else [*(claims or ())]
+        wanted = [claims] if isinstance(claims, str) else [*(() if claims is None else claims)]
         if claims is not None and not wanted:
             raise UserError("`claims` is empty: name claims or families to judge, or leave out `claims` to judge all")
         session = self._with(checkpoint, task, seeds)

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from bertsecrets.errors import UserError, excerpt, near_matches
-from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, read_text, read_yaml, seconds
+from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, read_text, read_yaml, seconds, unique_keys
 from bertsecrets.types import AUTO, SEED_LIMIT, InitialisationName, Precision
 
 Seed = Annotated[int, Field(ge=0, lt=SEED_LIMIT)]
@@ -174,7 +174,10 @@ def project_options() -> dict[str, Any]:
     options = tool.get("bertsecrets", {}) if isinstance(tool, dict) else None
     if not isinstance(options, dict):
         raise UserError(f"{file}: tool.bertsecrets must be a table")
-    return {name.replace("-", "_"): value for name, value in options.items()}
+    try:
+        return unique_keys([(name.replace("-", "_"), value) for name, value in options.items()])
+    except ValueError as error:  # with a hyphen and with an underscore
+        raise UserError(f"{file}, [tool.bertsecrets]: {error}") from error
 
 
 def load_settings() -> Params:

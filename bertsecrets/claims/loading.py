@@ -45,10 +45,11 @@ def load_claims(folder: Path | None = None) -> tuple[Claim, ...]:
             exist.
     """
     given = None if folder else _given()
-    folder = Path(folder) if folder else claims_folder()
+    folder = folder or claims_folder()
     files = [path for path in listed(folder) if path.suffix == ".yaml"]
     if not files:
-        raise UserError(f"no claims in {folder}: expected YAML files such as C-change.yaml")
+        there = "" if folder.is_dir() else ", which does not exist"
+        raise UserError(f"no claims in {folder}{there}: expected YAML files such as C-change.yaml")
     if given is not None and given.is_file():
         files.append(given)
     return _load_claims(tuple((file, file_sha256(file)) for file in files))

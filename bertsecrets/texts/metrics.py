@@ -4,7 +4,7 @@ Predictions are converted to a few numbers per example, called *moments*. Every 
 these moments. Scores are fractions. This module only needs numpy.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -94,8 +94,8 @@ def decide(task: Task, logits: Float[np.ndarray, "examples outputs"]) -> np.ndar
     return logits[:, 0].astype(np.float64) if task.regression else logits.argmax(1)
 
 
-def is_constant(task: Task, predicted: np.ndarray) -> bool:
-    """Return whether all predictions are the same or, for a regression task, differ by less than 0.01."""
+def is_constant(task: Task, predicted: np.ndarray | Sequence[float]) -> bool:
+    """Return whether all predictions (or labels) are the same or, for a regression task, differ by less than 0.01."""
     return bool(np.ptp(predicted) < 0.01) if task.regression else bool(np.ptp(predicted) == 0)
 
 

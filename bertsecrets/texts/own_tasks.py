@@ -9,28 +9,27 @@ import inspect
 import io
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-from yaml.constructor import BaseConstructor
-
-from bertsecrets.arguments import checked
+from bertsecrets.arguments import checked, is_text
 from bertsecrets.errors import UserError, errors_in, excerpt, near_matches, quoted
-from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, read_text, read_yaml
+from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, lines_of, read_text, read_yaml
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.glue import Split
-from bertsecrets.texts.metrics import METRICS
+from bertsecrets.texts.metrics import METRICS, is_constant
 from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS, Task, task_name_of
 from bertsecrets.types import INITIALISATIONS, plain
 
 REGRESSION_METRIC = "pearson"
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
+KINDS: dict[type, str] = {bool: "true or false", int: "a number", float: "a number"}
+NUMBER = re.compile(r"[-+]?(inf|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?)")  # float() also accepts 1_0
 # Names that have another meaning in a claim's name, on the command line, or as a mark of pytest.
 RESERVED_NAMES = (
-    *(ALL_TASKS, *(task.name for task in GLUE_TASKS), *INITIALISATIONS, "not", "mean"),
+    *(ALL_TASKS, *(task.name for task in GLUE_TASKS), *INITIALISATIONS, "and", "in", "not", "or", "mean"),
     *("skip", "skipif", "xfail", "parametrize", "usefixtures", "filterwarnings", "benchmark"),
 )
 
@@ -72,7 +71,7 @@ class OwnTask(Task):
         """Read and check the rows.
 
         Args:
-            name: Name of the task: a letter, followed by letters, digits, hyphens and underscores.
+            name: Name of the task: a letter, followed by up to 59 letters, digits, hyphens and underscores.
             dev: Validation rows, on which models are measured.
             train: Training rows, which are only needed to fine-tune models.
             texts: Name of the column that contains the texts, or names of two columns if each row has a pair of texts.
@@ -84,22 +83,20 @@ class OwnTask(Task):
             file: Task file that describes the task. Paths of data are relative to the folder of this file.
 
         Raises:
-            UserError: If the name, metric or a column is invalid, a value is missing, or a label is unknown. The
-                message names the row, counted from 1, or the line of the file.
+            UserError: If the name, metric or a column is invalid, a value is missing, or a label is unknown or the only
+                one. The message names the row, counted from 1, or the line of the file.
         """
         what, columns = f"task {name}", (texts,) if isinstance(texts, str) else tuple(texts)
-        if not re.fullmatch("[a-z][a-z0-9]*", task_name_of(name)) or task_name_of(name) in RESERVED_NAMES:
-            allowed = f"use letters and digits, and avoid the reserved names {', '.join(RESERVED_NAMES)}"
+        if not re.fullmatch("[A-Za-z][A-Za-z0-9_-]{0,59}", name) or task_name_of(name) in RESERVED_NAMES:
+            allowed = f"use letters and digits, at most 60, and none of the names {', '.join(RESERVED_NAMES)}"
             raise UserError(f"{excerpt(name, 60)!r} cannot be the name of your own task: {allowed}")
         if len(columns) not in (1, 2):
             raise UserError(f"{what} has {len(columns)} columns of texts, but must have one or two")
         if metric not in METRICS:
             raise UserError(f"{what}: unknown metric {excerpt(metric, 60)!r}: {near_matches(metric, METRICS)}")
-        given = {name: data for name, data in (("train", train), ("dev", dev)) if data is not None}
-        folder = file.parent if file else Path()
-        tables = {split: _table(data, f"{what}, {split}", columns, label, folder) for split, data in given.items()}
+        given = {"dev": dev} if train is None else {"train": train, "dev": dev}
+        tables = {split: _table(data, f"{what}, {split}", columns, label, file) for split, data in given.items()}
         classes = () if metric == REGRESSION_METRIC else _classes(next(iter(tables.values())), labels, metric, what)
-        rows = {split: len(table.labels) for split, table in tables.items()}
         super().__init__(
             name=task_name_of(name),
             title=name,
@@ -110,16 +107,17 @@ class OwnTask(Task):
             labels=classes,
             label_codes={},
             metric=metric,
-            train_rows=rows.get("train", 0),
-            dev_rows=rows["dev"],
-            dev_counts={},
-            train_counts={},
+            train_rows=len(tables["train"].labels) if "train" in tables else 0,
+            dev_rows=len(tables["dev"].labels),
             own=True,
         )
         object.__setattr__(self, "file", file)
         paths = [(folder / expanded(data)).absolute() for data in given.values() if isinstance(data, str | Path)]
         object.__setattr__(self, "data_files", {path: file_sha256(path) for path in paths})
         object.__setattr__(self, "splits", {split: table.split(self, split) for split, table in tables.items()})
+        for split, rows in self.splits.items():
+            if is_constant(self, rows.targets()):
+                raise UserError(f"{what}, {split}: no two labels differ from {rows.labels[0]}, as {metric} requires")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OwnTask) and self.fingerprints == other.fingerprints
@@ -156,57 +154,53 @@ class _Table:
 
     def split(self, task: Task, name: str) -> Split:
         """Return the rows of the table as a split, after checking their labels."""
+        labels: list[Any] = [*map(_number if task.regression else _label_name, self.labels)]
+        for row, label in enumerate(labels):
+            if not (math.isfinite(label) if task.regression else label in task.labels):
+                expected = "a number" if task.regression else f"one of {excerpt(', '.join(task.labels))}"
+                raise UserError(f"{self.place(row)}: unknown label {quoted(self.labels[row])}: expected {expected}")
         second = self.texts[1] if len(self.texts) > 1 else None
-        labels: list[Any] = [self._label(task, row) for row in range(len(self.labels))]
         return Split(task, name, self.texts[0], second, labels, self.origin, official=False)
 
-    def _label(self, task: Task, row: int) -> str | float:
-        value = self.labels[row]
-        if not task.regression:
-            if (name := _label_name(value)) not in task.labels:
-                known = excerpt(", ".join(task.labels))
-                raise UserError(f"{self.place(row)}: unknown label {excerpt(name, 60)!r}: expected one of {known}")
-            return name
-        try:
-            score = float(value)
-        except (TypeError, ValueError):
-            score = math.nan
-        if not math.isfinite(score):
-            raise UserError(f"{self.place(row)}: {quoted(value)} is not a score: {task.metric} needs numeric labels")
-        return score
 
-
-def _table(data: Any, what: str, texts: Sequence[str], label: str, folder: Path) -> _Table:
-    """Read the columns of a table (an object in memory or a file), and check that no value is missing."""
+def _table(data: Any, what: str, texts: Sequence[str], label: str, file: Path | None) -> _Table:
+    """Read the columns of a table (an object in memory or a file), and check that each cell has a valid value."""
     import pandas as pd  # takes a third of a second to import
 
     origin, place = what, lambda row: f"{what}, row {row + 1}"
     if isinstance(data, str | Path):
-        path = folder / expanded(data)
+        path = file.parent / expanded(data) if file else expanded(data)
         what += f" ({path})"
         data, lines = _read_file(path)
         origin, place = f"own data, {path.name}", lambda row: f"{path}, line {lines[row]}"
     names = [*(data.keys() if hasattr(data, "keys") else getattr(data, "column_names", ()))]
     if not names:
         raise UserError(f"{what} must be a DataFrame, a Dataset or the path of a CSV or TSV file, not {quoted(data)}")
+    columns: dict[str, list[Any]] = {}
     for column in (*texts, label):
         if names.count(column) != 1:
-            number = "several columns" if column in names else "no column"
-            raise UserError(f"{what} has {number} {excerpt(column, 60)!r}: its columns are {excerpt(names)}")
-    columns = {column: [*map(plain, data[column])] for column in (*texts, label)}
+            raise UserError(f"{what} must have one column {excerpt(column, 60)!r}: its columns are {excerpt(names)}")
+        cells = data[column]
+        if isinstance(cells, str | set | Mapping) or not isinstance(cells, Iterable) or getattr(cells, "ndim", 1) != 1:
+            raise UserError(f"{what}: column {column!r} must be a list of values, not {quoted(cells)}")
+        columns[column] = [*map(plain, cells)]
+    lengths = {column: len(cells) for column, cells in columns.items()}
+    if len({0, *lengths.values()}) != 2:
+        raise UserError(f"{what} has no rows, or columns of different lengths: {excerpt(lengths)}")
     features = getattr(data, "features", None)  # features of a Dataset, whose classes may have names
     classes = tuple(getattr(features[label], "names", ())) if isinstance(features, Mapping) else ()
     if classes:
         columns[label] = [classes[each] if each is not None and each >= 0 else None for each in columns[label]]
-    if not columns[label]:
-        raise UserError(f"{what} has no rows, but must have at least one")
     for column, values in columns.items():
-        missing = pd.Series(values, dtype=object).isna()  # None, NaN, pandas' NA
-        for row, value in enumerate(values):
-            if missing[row] or (isinstance(value, str) and not value):
+        empty = ("", "nan", "NaN") if column == label else ("",)
+        missing = pd.Series([None if str(value).strip() in empty else value for value in values], dtype=object).isna()
+        kinds = ["text" if is_text(value) else KINDS.get(type(value)) for value in values]
+        kind = (kinds[0] or "text or numbers") if column == label else "text"
+        for row, (value, found, is_missing) in enumerate(zip(values, kinds, missing.tolist(), strict=True)):
+            if is_missing:
                 raise UserError(f"{place(row)}: column {column!r} has no value: add the value, or remove the row")
-            if column != label and not isinstance(value, str):
-                raise UserError(f"{place(row)}: column {column!r} must hold text, not {quoted(value)}")
+            if found != kind:
+                raise UserError(f"{place(row)}: column {column!r} must hold {kind}, not {quoted(value)}")
     return _Table([columns[column] for column in texts], columns[label], classes, origin, place)
 
 
@@ -220,17 +214,23 @@ def _read_file(path: Path) -> tuple[dict[str, list[str]], list[int]]:
         header = next(reader, [])
         rows = [(fields, reader.line_num) for fields in reader if fields]
     except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: {error}: is a closing quotation mark missing?") from error
+        raise UserError(f"{path}, line {reader.line_num}: {error}: an open quotation mark or a long text?") from error
     if not header:
-        problem = "begins with an empty line" if rows else "is empty"
-        raise UserError(f"{path} {problem}: its first line must contain the names of the columns")
+        raise UserError(f"{path} is empty or begins with an empty line: its first line must name the columns")
     if len({*header}) < len(header):
         raise UserError(f"{path}, line 1: two columns have the same name: rename one of them")
     for fields, line in rows:
         if len(fields) != len(header):
             raise UserError(f"{path}, line {line} has {len(fields)} fields, but the header has {len(header)}")
+        merged = lines_of("\t".join(fields))  # without quotes, are these lines complete rows?
+        if delimiter == "\t" and len(merged) > 1 and {each.count("\t") for each in merged} == {len(header) - 1}:
+            raise UserError(f"{path}, line {line}: quotation marks merge {len(merged)} rows: save the file as CSV")
     columns = {name: [fields[place] for fields, _ in rows] for place, name in enumerate(header)}
     return columns, [line for _, line in rows]
+
+
+def _number(value: Any) -> float:
+    return float(value) if not isinstance(value, str) or NUMBER.fullmatch(value) else math.nan
 
 
 def _label_name(value: Any) -> str:
@@ -240,13 +240,14 @@ def _label_name(value: Any) -> str:
 
 def _classes(table: _Table, given: Sequence[str] | None, metric: str, what: str) -> tuple[str, ...]:
     """Return the names of the classes in the order of a model's outputs."""
-    if scores := [value for value in table.labels if isinstance(value, float) and value % 1]:
-        raise UserError(f"{what}: labels such as {scores[0]} are scores, which need the metric {REGRESSION_METRIC}")
     found = {_label_name(value) for value in table.labels}
-    numbers = all(re.fullmatch("-?[0-9]{1,15}", name) for name in found)
-    classes = tuple(given or ()) or table.names or tuple(sorted(found, key=int if numbers else None))
-    if len({*classes}) < max(2, len(classes)):
-        raise UserError(f"{what} has the labels {excerpt(', '.join(classes))}: it needs at least two different labels")
+    by: Callable[[str], Any] = _number if all(map(NUMBER.fullmatch, found)) else str
+    classes = tuple(given or ()) or table.names or tuple(sorted(found, key=by))
+    scores = [name for name in found if NUMBER.fullmatch(name) and float(name) % 1]  # inf % 1 is NaN
+    if scores and not (given or table.names):
+        raise UserError(f"{what}: labels such as {min(scores)} are scores, which need the metric {REGRESSION_METRIC}")
+    if len({each.strip() for each in classes}) < max(2, len(classes)):
+        raise UserError(f"{what} has the labels {excerpt(classes)}, but needs two or more different labels")
     if metric == "f1" and len(classes) != 2:
         raise UserError(f"{what} has {len(classes)} classes, but the metric f1 needs two: use accuracy instead")
     return classes
@@ -259,11 +260,10 @@ def read_task_file(path: Path) -> OwnTask:
         UserError: If the file or its data are invalid.
     """
     try:
-        document, _ = read_yaml(read_text(path, YAML_LIMIT, "cannot read the task file"))
+        _, given = read_yaml(read_text(path, YAML_LIMIT, "cannot read the task file"), as_text=True)
     except YamlError as error:
         raise UserError(f"{path}, line {error.line}: {error}") from error
-    # A base constructor leaves scalars unchanged, so that a class named `no` or `1` keeps its name.
-    given = BaseConstructor().construct_document(document) if isinstance(document, yaml.MappingNode) else {}
+    given = given if isinstance(given, dict) else {}
     known = [name for name in inspect.signature(OwnTask.__init__).parameters if name not in ("self", "file")]
     for name in given.keys() - {*known}:
         raise UserError(f"{path}: unknown field {excerpt(name, 60)!r}: {near_matches(name, known)}")

@@ -7,7 +7,7 @@ later. Labels are stored by name. The order of `labels` is the order of classes 
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.types import ALL_TASKS as ALL_TASKS
@@ -41,8 +41,8 @@ class Task:
     metric: str
     train_rows: int
     dev_rows: int
-    dev_counts: dict[str, int]
-    train_counts: dict[str, int]
+    dev_counts: dict[str, int] = field(default_factory=dict)
+    train_counts: dict[str, int] = field(default_factory=dict)
     dev_file: str = "dev.tsv"
     dev_split: str = "validation"
     hub_columns: tuple[str, str | None] = ("sentence1", "sentence2")

@@ -149,7 +149,7 @@ def scored(
     """
     target, metric = np.asarray(targets), "pearson" if task.regression else "accuracy"
     baseline, *scores = (score(metric, answers, target) for answers in predicted)
-    unpruned, *steps = (answers.astype(np.float32 if task.regression else np.int8) for answers in predicted)
+    unpruned, *steps = (answers.astype(_answer_type(task)) for answers in predicted)
     samples = {"predicted": np.stack(steps), "baseline_predicted": unpruned, "target": target}
     return {"baseline": baseline, "score": np.array(scores)}, samples
 
@@ -193,7 +193,7 @@ def set_ablation(
 
     Returns:
         Values: `baseline` and `score` [set], the task's metric as a fraction. Samples: `predicted` [set, example],
-        `baseline_predicted` and `target` [example]; class indices are int8, and scores are float32. If `precision` is
+        `baseline_predicted` and `target` [example]; class indices are integers, and scores are float32. If `precision` is
         bfloat16, some predictions are also computed in float32 for comparison. The value `sampled` is the number of
         these predictions, and `sample_differs` is the number of those that differ.
     """
@@ -240,7 +240,12 @@ def _answers(task: Task, logits: Shaped[np.ndarray, "sets examples outputs"]) ->
     """Return the predictions with each set of heads disabled."""
     check_finite(torch.from_numpy(logits))
     answers = np.stack([decide(task, of_set) for of_set in logits])
-    return answers.astype(np.float32 if task.regression else np.int8)
+    return answers.astype(_answer_type(task))
+
+
+def _answer_type(task: Task) -> np.dtype:
+    """Return the type of stored predictions: a float or, for up to 128 classes, an integer of 8 bits."""
+    return np.dtype(np.float32) if task.regression else np.min_scalar_type(-task.outputs)
 
 
 def weights_digest(opened: OpenModel) -> str:

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base.figures import Figure, PaperFigure, Repeats
@@ -25,7 +26,7 @@ from bertsecrets.store.entries import Key
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.rows import public_origin, text_clusters
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, Task, task
-from bertsecrets.types import InitialisationName, Measurement, Subject
+from bertsecrets.types import InitialisationName, Measurement, Subject, plain
 
 Result = tuple[dict[str, Any], dict[str, np.ndarray]]  # values and samples
 Section = Literal["attention", "scores"]
@@ -36,6 +37,13 @@ class MeasureOptions(BaseModel):
     """Options that change what is measured. Values from the command line and from claims are validated."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _plain(cls, value: Any, checked: ValidationInfo) -> Any:
+        if isinstance(value, bool) and cls.model_fields[str(checked.field_name)].annotation is not bool:
+            raise PydanticCustomError("bool", "it must be a number or a name, not {value}", {"value": value})
+        return plain(value)
 
     def given(self) -> dict[str, Any]:
         """Return the options that differ from their defaults, as plain data."""
