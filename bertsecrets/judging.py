@@ -32,7 +32,7 @@ from bertsecrets.errors import (
     of_the_machine,
     one_line,
 )
-from bertsecrets.formats import FAILURES
+from bertsecrets.formats import FAILURES, VerdictData
 from bertsecrets.progress import counted, in_time, log
 from bertsecrets.store.records import RecordedCause, RecordedRun, write_record
 from bertsecrets.types import Measurement, Subject, as_chart

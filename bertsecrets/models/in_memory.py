@@ -141,9 +141,8 @@ class Held:
         from transformers import AutoModel, AutoModelForSequenceClassification
 
         classifies = rows is not None and self.model is not self.model.base_model
-        opener, own = AutoModelForSequenceClassification, self.model
-        if not classifies:
-            opener, own = AutoModel, self.model.base_model
+        opener: Any = AutoModelForSequenceClassification if classifies else AutoModel
+        own = self.model if classifies else self.model.base_model
         own_family(self.model.config.model_type)  # registers the classes of an installed package
         try:
             reopened = load(ModelRef.in_folder(self.folder), opener, use_safetensors=True, dtype=torch.float32)

@@ -80,7 +80,7 @@ class _ImportTimes:
 
 
 IMPORTED = _ImportTimes()
-sys.meta_path.insert(0, IMPORTED)  # type: ignore[arg-type]
+sys.meta_path.insert(0, IMPORTED)
 
 
 @functools.cache

@@ -112,6 +112,7 @@ class OwnTask(Task):
             own=True,
         )
         object.__setattr__(self, "file", file)
+        folder = file.parent if file else Path()
         paths = [(folder / expanded(data)).absolute() for data in given.values() if isinstance(data, str | Path)]
         object.__setattr__(self, "data_files", {path: file_sha256(path) for path in paths})
         object.__setattr__(self, "splits", {split: table.split(self, split) for split, table in tables.items()})

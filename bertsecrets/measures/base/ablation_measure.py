@@ -193,8 +193,8 @@ def set_ablation(
 
     Returns:
         Values: `baseline` and `score` [set], the task's metric as a fraction. Samples: `predicted` [set, example],
-        `baseline_predicted` and `target` [example]; class indices are integers, and scores are float32. If `precision` is
-        bfloat16, some predictions are also computed in float32 for comparison. The value `sampled` is the number of
+        `baseline_predicted` and `target` [example]; class indices are integers, and scores are float32. If `precision`
+        is bfloat16, some predictions are also computed in float32 for comparison. The value `sampled` is the number of
         these predictions, and `sample_differs` is the number of those that differ.
     """
     everything = [BASELINE, *sets]
