@@ -133,7 +133,8 @@ class _Reader:
             case type():
                 yield from (value.__module__, value.__qualname__, id(value))
                 if not _is_trusted(value.__module__):
-                    yield from map(self.digest, [*value.__bases__, *vars(value).values()])
+                    inside = [each for each in vars(value).values() if isinstance(each, (types.FunctionType, *PLAIN))]
+                    yield from map(self.digest, [*value.__bases__, *inside])
             case types.FunctionType():
                 yield from (_home(value), value.__qualname__, self.digest(value.__code__))
                 cells = [cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()]

@@ -8,6 +8,7 @@ restored to its former state.
 
 import copy
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ import torch
 from torch import nn
 
 from bertsecrets.errors import UserError, first_line, quoted
-from bertsecrets.models.configuration import complete_tokenizer, load, open_tokenizer
+from bertsecrets.models.configuration import ModelWarning, complete_tokenizer, load, open_tokenizer
 from bertsecrets.models.consistency import LOGIT_TOLERANCE, explain_failure, largest, largest_difference
 from bertsecrets.models.description import attention_function, describe, difference
 from bertsecrets.models.encoding import collate, identity, tokenize
@@ -240,7 +241,10 @@ def _save(model: Any, folder: Path) -> None:
 
 def _check_saved(tokenizer: Any, folder: Path) -> None:
     """Check that a tokenizer encodes texts like its saved form, which is used instead."""
-    own, reopened = complete_tokenizer(copy.deepcopy(tokenizer)), open_tokenizer(ModelRef.in_folder(folder))
+    own = complete_tokenizer(copy.deepcopy(tokenizer))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelWarning)  # shown when the model is opened
+        reopened = open_tokenizer(ModelRef.in_folder(folder))
     patched = any(isinstance(value, FunctionType | MethodType) for value in vars(tokenizer).values())
     changed = tokenizer.is_fast and identity(own) != identity(reopened)
     if patched or changed or not type(tokenizer).__module__.startswith("transformers."):

@@ -322,7 +322,8 @@ def with_tuples(model):
 
 
 def with_a_shared_weight(model):
-    model.bert.encoder.layer[1].attention.self.key.weight = model.bert.encoder.layer[1].attention.self.query.weight
+    own = layer_of(model).attention.self
+    own.key.weight = own.query.weight
     return model
 
 
@@ -474,7 +475,7 @@ def test_a_change_after_the_session_was_opened_is_noticed(session, model):
     assert own.measure("scores", "rte").values == first
     with torch.no_grad():
         model.bert.pooler.dense.weight.add_(1)
-    with pytest.raises(UserError, match="has changed since it was given to this session: open a new"):
+    with pytest.raises(UserError, match=r"has changed since .* \(weight of bert.pooler.dense\): open a new"):
         own.measure("scores", "rte")
 
 
@@ -528,7 +529,8 @@ def test_each_change_after_the_session_was_opened_is_noticed(session, model, mon
         (frozen, "training of weight of embeddings.word_embeddings"),
         (without_dropout, "p of embeddings.dropout"),
         (lambda model: model.embeddings.word_embeddings.weight.register_hook(abs) and model, "training of weight"),
-        (with_tied_layers, "training of weight of encoder.layer.1"),
+        (with_a_shared_weight, "training of weight of encoder.layer.1.attention.self.key"),
+        (with_tied_layers, "layer_idx of encoder.layer.1"),
     ],
 )
 def test_an_encoder_that_trains_differently_from_its_saved_form_is_not_trained(session, tiny_bert, make, place):
