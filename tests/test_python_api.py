@@ -152,6 +152,17 @@ def test_impossible_options_are_refused_at_once(option, message):
         (lambda session: session.judge_all(claims=[]), "^`claims` is empty: name claims or families"),
         (lambda session: session.judge_all(claims=["C1", 3]), "collection of text or text, not a list of 'C1', 3$"),
         (lambda session: session.judge(TABLE), "^claim must be text, not a DataFrame$"),
+        (lambda session: session.judge_all(claims=pd.Series(["Z7"])), "^unknown claim 'Z7'"),
+        (lambda session: session.measure("scores", "rte", checkpoint=""), "^checkpoint is empty: give a path"),
+        (
+            lambda session: session.measure("attention-change", "rte", padded_to=True),
+            "must be a number or a name, not ",
+        ),
+        (lambda session: session.subject("rte", seed=np.int64(-1)), "^seed -1 is out of range"),
+        (lambda session: bs.RunOptions(seeds=np.int64(0), limit=np.int32(4)), "^seeds 0 leaves no seeds"),
+        (lambda session: bs.RunOptions(seeds=" auto"), "^seeds must be a whole number or auto, not ' auto'"),
+        (lambda session: bs.head_map("minilm", "\ud800"), "^text must be text, not"),
+        (lambda session: bs.load_claims("/nowhere"), "^no claims in /nowhere, which does not exist"),
     ],
 )
 def test_arguments_of_another_type_are_one_line(session, call, message):
@@ -299,7 +310,9 @@ def test_several_claims_are_judged_at_once_and_become_a_table(session):
 
 
 def test_claims_that_cannot_be_judged_are_named(session, capsys):
-    assert session.judge_all(task="rte", claims="B4-own-by-task") == []
+    without = session.judge_all(task="rte", claims="B4-own-by-task")
+    assert without == []
+    assert {"id", "verdict", "observed", "low", "high"} <= {*without.to_frame().columns}
     assert "1 claim skipped (B4-rte-own-by-task): " in capsys.readouterr().err
 
 

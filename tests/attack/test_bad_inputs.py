@@ -234,7 +234,7 @@ OPTIONS = [
     option("a seed out of range", (*FINETUNE, "--seed", str(2**32)), f"seed {2**32} is out of range"),
     option("a negative seed", (*MEASURE, "--seed", "-1"), "seed -1 is out of range"),
     option("too many seeds", (*CLAIM, "--seeds", "100000"), "seeds 100000 is out of range: give 1 to 100"),
-    option("a word for seeds", (*CLAIM, "--seeds", "some"), "seeds must be a whole number or auto, not some"),
+    option("a word for seeds", (*CLAIM, "--seeds", "some"), "seeds must be a whole number or auto, not 'some'"),
     option("a budget without auto", (*CLAIM, "--seeds", "3", "--budget", "1h"), "auto, or leave out `budget`"),
     *(option(f"a budget of {budget!r}", (*CLAIM, "--seeds", "auto", f"--budget={budget}"),
              f"budget {budget!r} is not a duration: give one such as 90s, 20min or 2h")
@@ -280,10 +280,12 @@ OPTIONS = [
     option("an update of no baseline", ("report", *COMMON, "--update-baseline"), "name it with --baseline"),
     option("a baseline missing", ("report", *COMMON, "--baseline", "none.json"), "no baseline none.json"),
     pyproject("glue = []", "glue is empty"),
-    pyproject('modle = "x"', "unknown option 'modle': did you mean model"),
+    pyproject('modle = "x"', "unknown option 'modle' in this table: did you mean model"),
     pyproject("limit = 0", "limit 0 leaves no rows"),
     pyproject("model = [1", "pyproject.toml: "),
-    pyproject("budget = '2h'", "unknown option 'budget': known: model"),
+    pyproject("budget = '2h'", "unknown option 'budget' in this table: known: model"),
+    pyproject("train-limit = 5\ntrain_limit = 6", "duplicate key 'train_limit'"),
+    pyproject('seeds = "3"', "seeds must be a whole number or auto, not '3'"),
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------- outputs
