@@ -8,9 +8,11 @@ import functools
 import sys
 import types
 from collections.abc import Collection, Iterator, Mapping
+from importlib import metadata
 from typing import Any
 
 import torch
+from packaging.requirements import Requirement
 from torch.nn.modules import module as modules
 from torch.optim import optimizer
 from torch.overrides import _get_current_function_mode_stack
@@ -22,7 +24,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.models.families import own_family
 from bertsecrets.models.loans import is_lent
 from bertsecrets.models.locations import ModelRef
-from bertsecrets.store.code import is_installed
+from bertsecrets.store.code import PACKAGE_NAME
 
 MODEL_LIBRARIES = ("torch", "transformers")
 # Modules whose code runs in every measurement or training, besides the modules of the measured architecture.
@@ -142,7 +144,18 @@ def _foreign(value: Any, own: Collection[str]) -> str | None:
 @functools.cache
 def _is_trusted(module: str) -> bool:
     package = module.partition(".")[0]  # functions of a named tuple have their own global namespace
-    return package in MODEL_LIBRARIES or package.startswith("namedtuple_") or is_installed(package)
+    known = {PACKAGE_NAME, *MODEL_LIBRARIES, *sys.stdlib_module_names}
+    if package in known or package.startswith("namedtuple_") or package in _requirements():
+        return True
+    distributions = metadata.packages_distributions().get(package, [])  # slow, and needed for packages such as PIL
+    return any(name.replace("-", "_").lower() in _requirements() for name in distributions)
+
+
+@functools.cache
+def _requirements() -> set[str]:
+    """Return the names of the packages that torch and transformers may import. Other packages may patch these two."""
+    requirements = (Requirement(text) for library in MODEL_LIBRARIES for text in metadata.requires(library) or ())
+    return {each.name.replace("-", "_").lower() for each in requirements}
 
 
 def _origins(value: Any) -> Iterator[str]:

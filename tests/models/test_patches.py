@@ -12,6 +12,7 @@ import pytest
 import torch
 import transformers.activations
 from sessions import local_session
+from tabulate import tabulate
 from tiny import save_bert
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
@@ -78,6 +79,11 @@ CHANGES = {
     "every module": (lambda: replaced(nn.Module, "__call__", nothing), "Module.__call__ is patched"),
     "function of torch": (lambda: replaced(nn.functional, "linear", nothing), "functional.linear is patched"),
     "masks": (lambda: replaced(sys.modules["transformers.masking_utils"], "sdpa_mask", nothing), "sdpa_mask"),
+    "another package": (
+        lambda: replaced(OUTPUT, "forward", tabulate),
+        r"BertSelfOutput.forward is patched \(code from tabulate",
+    ),
+    "tensors": (lambda: replaced(torch.Tensor, "softmax", nothing), "Tensor.softmax is patched"),
     "optimizer": (lambda: replaced(torch.optim.AdamW, "step", nothing), "AdamW.step is patched"),
 }
 
