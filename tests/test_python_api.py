@@ -156,7 +156,7 @@ def test_impossible_options_are_refused_at_once(option, message):
         (lambda session: session.measure("scores", "rte", checkpoint=""), "^checkpoint is empty: give a path"),
         (
             lambda session: session.measure("attention-change", "rte", padded_to=True),
-            "must be a number or a name, not ",
+            "must be a number or a name, not True",
         ),
         (lambda session: session.subject("rte", seed=np.int64(-1)), "^seed -1 is out of range"),
         (lambda session: bs.RunOptions(seeds=np.int64(0), limit=np.int32(4)), "^seeds 0 leaves no seeds"),

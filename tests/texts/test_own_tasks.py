@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import bertsecrets as bs
+from bertsecrets.measures.base.ablation_measure import scored
 from bertsecrets.texts.metrics import order_problem
 from bertsecrets.texts.own_tasks import read_task_file
 from bertsecrets.texts.tasks import GLUE_TASKS, TASKS
@@ -285,3 +286,11 @@ def test_the_order_of_many_classes_is_checked_at_once():
     assert problem is not None
     expected = "worse than chance: 0.0 % of the predictions are right, but 100.0 % would be right if the classes 0, 1,"
     assert problem.startswith(expected)
+
+
+def test_predictions_of_many_classes_are_stored_without_overflow():
+    many = task(pd.DataFrame({"a": ["x"] * 150, "b": ["y"] * 150, "y": range(150)}))
+    target = np.array(many.splits["dev"].targets())
+    values, samples = scored(many, [target, target], target)
+    assert values["baseline"] == 1
+    assert samples["baseline_predicted"].tolist() == samples["predicted"][0].tolist() == target.tolist()

@@ -42,7 +42,7 @@ class MeasureOptions(BaseModel):
     @classmethod
     def _plain(cls, value: Any, checked: ValidationInfo) -> Any:
         if isinstance(value, bool) and cls.model_fields[str(checked.field_name)].annotation is not bool:
-            raise PydanticCustomError("bool", "it must be a number or a name, not {value}", {"value": value})
+            raise PydanticCustomError("bool", "it must be a number or a name, not {value}", {"value": str(value)})
         return plain(value)
 
     def given(self) -> dict[str, Any]:
