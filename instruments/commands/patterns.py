@@ -1,7 +1,6 @@
 """The commands about attention patterns: `classify`, `annotate`, `import-patterns`, `train-patterns`, `sheets`."""
 
 import argparse
-import os
 import sys
 import tempfile
 from collections import Counter
@@ -149,10 +148,8 @@ def annotate(options: argparse.Namespace) -> None:
         UserError: If the folder has no set, or a new set should be drawn but the folder already has one.
     """
     from instruments.annotation.agreement import set_agreement
-    from instruments.annotation.map_set import ANNOTATIONS, MapSet
+    from instruments.annotation.map_set import MapSet
 
-    if options.html and os.path.realpath(options.html) == os.path.realpath(options.folder / ANNOTATIONS):
-        raise UserError(f"{options.html} has the set's labels: choose another file with --html")
     if options.task:
         _check_new(options.folder, "leave out --task to continue with it, or ")
         _draw(options)

@@ -90,7 +90,7 @@ def test_the_command_draws_a_set_and_refuses_invalid_options(tiny_bert, tiny_glu
         ([str(tmp_path / "new"), *draw[:4], "--per-task", "-1"], "must be 0 or more"),
         ([str(folder), "--html", str(page), "--second", "9"], "--second 9 of 7 maps"),
         ([str(folder), "--restart"], "are for the page"),
-        ([str(folder), "--html", str(folder / ANNOTATIONS)], "has the set's labels"),
+        ([str(folder), "--html", str(folder / ANNOTATIONS)], "which is an input of this run"),
     ]:
         assert main(["annotate", *arguments]) == 2
         error = capsys.readouterr().err
