@@ -293,7 +293,7 @@ class MeasurementCache:
             return self._store(measure, replace(run, folder=folder), key, checkpoint)
 
     def _store(self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None) -> Measurement:
-        # Entries of unidentified code are made again each time.
+        # Results of code without a source are recomputed each time.
         store = self.store if key.identifies_code else Store(temporary_folder(key))
         run = replace(run, grid=store.root / "grids" / key.name)
         made: dict[str, tuple[Measurement, Key]] = {}

@@ -58,7 +58,7 @@ show_in_notebooks()
 
 def _log_unstored(*objects: Held) -> None:
     reason = next(held.difference for held in objects if held.difference)
-    log.info(f"the model in memory is measured as it is, because {reason}: results are not stored")
+    log.info(f"the object in memory itself is measured, because {reason}: results are not stored")
 
 
 class Session:

@@ -251,7 +251,7 @@ def estimate(
 
 
 def unseen_share(rows: float, tail: float) -> float:
-    """Return how large the share of a kind of row can be if none of `rows` random rows is of this kind.
+    """Return the largest share that a type of row can have if it does not occur among `rows` random rows.
 
     This is the exact binomial limit (Clopper and Pearson 1934), which is about 3 / `rows` if `tail` is 5%. The
     probability that the limit is too low is `tail`.

@@ -54,7 +54,7 @@ def describe(model: nn.Module, *, trains: bool) -> Description:
 
 
 def difference(one: Description, other: Description) -> str | None:
-    """Return the first place in which two descriptions differ, in words, or None if they are equal.
+    """Return a text that names the first difference between two descriptions, or None if they are equal.
 
     >>> difference({("pooler", "class"): "1"}, {("pooler", "class"): "2"})
     'class of pooler'

@@ -161,7 +161,7 @@ class Held:
             names = [*open_checkpoint_config(self.folder, rows.task).id2label.values()]
             if names != [*rows.task.labels]:  # reordering the weights would not reorder the effect of a hook
                 raise UserError(
-                    f"the model in memory is measured as it is, because {self.difference}. Its classes must be in "
+                    f"the object in memory itself is measured, because {self.difference}. Its classes must be in "
                     f"the order of {rows.task.title} ({', '.join(rows.task.labels)}), but their order is "
                     f"{', '.join(names)}"
                 )

@@ -83,7 +83,7 @@ class Unneeded:
 def items(root: Path) -> list[Item]:
     """Return all items in a store except hidden files and damaged copies, sorted by kind and name."""
     if not root.is_dir():
-        raise UserError(f"there is no store at {root}: specify the folder of the store with --store")
+        raise UserError(f"no store at {root}: specify the folder of the store with --store")
     paths = [(kind, path) for kind in ITEM_KINDS for path in listed(root / kind)]
     present = [_item(kind, path) for kind, path in paths if not path.name.endswith(DAMAGED_SUFFIX)]
     return [item for item in present if item is not None]

@@ -41,7 +41,7 @@ def held(path: Path, what: str) -> Iterator[None]:
 def held_folder(folder: Path) -> Iterator[None]:
     """Let only one process at a time change files in a folder, without leaving a lock file in it.
 
-    On a system without such locks, processes are not kept apart.
+    A system without such locks does not separate processes.
     """
     with _opened(folder) as handle:
         if handle is not None and fcntl is not None:
