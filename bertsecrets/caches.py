@@ -307,7 +307,7 @@ class MeasurementCache:
 
         entry, reused = store.get_or_make(MEASUREMENTS, _title(measure, run.subject, checkpoint), key, make)
         for companion, (measurement, its_key) in made.items():
-            if companion != measure.name and its_key.identifies_code:
+            if companion != measure.name and key.identifies_code and its_key.identifies_code:
                 title = _title(get_measure(companion), run.subject, checkpoint)
                 self.store.get_or_make(MEASUREMENTS, title, its_key, partial(save, measurement))
         # New measurements are read back, because JSON has no float32 and later runs must judge the same numbers.
