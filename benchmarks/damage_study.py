@@ -13,16 +13,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from safetensors.torch import load_file, save_file
 from tabulate import tabulate
-from transformers import BertModel
+from transformers import BertForSequenceClassification
 
 from bertsecrets.compare.comparison import Comparison, compare
 from bertsecrets.compare.pins import side_of_pin
@@ -127,16 +125,12 @@ def wrong_casing(folder: Path) -> None:
     (folder / "manifest.json").unlink(missing_ok=True)
 
 
-@contextmanager
-def padding_mask_lost() -> Iterator[None]:
-    """Make the model ignore the padding mask within the context."""
-    forward = BertModel.forward
-
-    def without_mask(self: Any, input_ids: Any = None, attention_mask: Any = None, **rest: Any) -> Any:
-        return forward(self, input_ids=input_ids, attention_mask=None, **rest)
-
-    with patch.object(BertModel, "forward", without_mask):
-        yield
+def without_padding_mask(folder: Path) -> BertForSequenceClassification:
+    """Open a checkpoint, and make the model ignore the padding mask."""
+    model = BertForSequenceClassification.from_pretrained(folder)
+    forward = model.bert.forward
+    model.bert.forward = lambda *given, **named: forward(*given, **{**named, "attention_mask": None})
+    return model
 
 
 OF_WEIGHTS = {
@@ -153,16 +147,14 @@ OF_WEIGHTS = {
 
 
 def damaged_sides(
-    sessions: Sequence[Session], wanted: Sequence[MeasureOnTask], folder: Path, seeds: Sequence[int] = (1,)
+    session: Session, wanted: Sequence[MeasureOnTask], folder: Path, seeds: Sequence[int] = (1,)
 ) -> Iterator[tuple[str, Side]]:
     """Yield the name of each kind of damage and the side of the damaged checkpoints.
 
     Args:
-        sessions: Two sessions. The second has its own store, for damage to the code instead of a checkpoint.
         folder: Folder for damaged copies.
         seeds: Seeds of the checkpoints to damage.
     """
-    session, separate = sessions
     checkpoints = {
         seed: session.checkpoint(Subject(session.model, wanted[0].task, "pretrained", seed))
         for seed in {*seeds, *(seed + 1 for seed in seeds)}
@@ -177,8 +169,8 @@ def damaged_sides(
             else:
                 damage(copies[seed])
         yield name, seeds_side(session, name, wanted, seeds, copies)
-    with padding_mask_lost():
-        yield "the padding mask lost", seeds_side(separate, "the padding mask lost", wanted, seeds, checkpoints)
+    unmasked = {seed: without_padding_mask(checkpoints[seed]) for seed in seeds}
+    yield "the padding mask lost", seeds_side(session, "the padding mask lost", wanted, seeds, unmasked)
 
 
 def seeds_side(
@@ -186,13 +178,14 @@ def seeds_side(
     name: str,
     wanted: Sequence[MeasureOnTask],
     seeds: Sequence[int],
-    folders: Mapping[int, Path] | None = None,
+    checkpoints: Mapping[int, Path | BertForSequenceClassification] | None = None,
 ) -> Side:
-    """Return the side of the model's checkpoints of these seeds, or of the checkpoints in these folders by seed."""
+    """Return the side of the model's checkpoints of these seeds, or of these checkpoints by seed."""
 
     def measure(of: MeasureOnTask, seed: int) -> Measurement:
-        checkpoint = folders[seed] if folders else None
-        return session.measurement(of.measure, of.subject(session.model, seed), checkpoint, **of.options)
+        checkpoint = checkpoints[seed] if checkpoints else None
+        given = {"init": of.initialisation, "seed": seed, "checkpoint": checkpoint, **of.options}
+        return session.measure(of.measure, of.task, **given)
 
     return measured_side(name, f"seeds {', '.join(map(str, seeds))}", wanted, seeds, measure)
 
@@ -246,9 +239,8 @@ def study(place: Path, options: RunOptions, measures: Sequence[str] = (), damage
         "false_alarms": {},
     }
     with tempfile.TemporaryDirectory() as temporary:
-        separate = Session(replace(options, store=Path(temporary) / "store"))
         bases = (replace(pin, name="the pin"), seeds_side(session, "itself", wanted, first))
-        for name, side in damaged_sides((session, separate), wanted, Path(temporary), first):
+        for name, side in damaged_sides(session, wanted, Path(temporary), first):
             outcomes = {base.name: outcomes_by_measure(compare(base, side, judge)) for base in bases}
             result["damages"][name] = outcomes
             rows = [[base, *by_measure.values()] for base, by_measure in outcomes.items()]

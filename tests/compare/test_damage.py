@@ -31,27 +31,26 @@ SMALL = ("one head's values zeroed", "a LayerNorm reset", "weights rounded to 8 
 
 
 @pytest.fixture(scope="module")
-def sessions(tmp_path_factory):
-    """Two sessions with a tiny model and data that it can learn; the second has its own store."""
+def session(tmp_path_factory):
+    """A session with a tiny model and data that it can learn."""
     place = tmp_path_factory.mktemp("damage")
     model, glue = save_peaked(place / "model", factor=4.0), write_reviews(place / "glue", 128, 60)
     settings = load_settings()
     settings = settings.model_copy(update={"finetune": settings.finetune.model_copy(update=LEARNS)})
-    given = {"model": model, "glue": glue, "settings": settings}
-    return [local_session(store=place / name, **given) for name in ("runs", "apart")]
+    return local_session(store=place / "runs", model=model, glue=glue, settings=settings)
 
 
 @pytest.fixture(scope="module")
-def pin(sessions):
-    return study.seeds_side(sessions[0], "the pin", WANTED, SEEDS)
+def pin(session):
+    return study.seeds_side(session, "the pin", WANTED, SEEDS)
 
 
 @pytest.fixture(scope="module")
-def found(sessions, pin, tmp_path_factory):
+def found(session, pin, tmp_path_factory):
     """For each damage, comparisons of the damaged checkpoint with the pin and with the undamaged checkpoint."""
-    itself = study.seeds_side(sessions[0], "itself", WANTED, [1])
-    judge, folder = sessions[0].settings.judge, tmp_path_factory.mktemp("damaged")
-    damaged = study.damaged_sides(sessions, WANTED, folder)
+    itself = study.seeds_side(session, "itself", WANTED, [1])
+    judge, folder = session.settings.judge, tmp_path_factory.mktemp("damaged")
+    damaged = study.damaged_sides(session, WANTED, folder)
     return {name: {base.name: compare(base, side, judge) for base in (pin, itself)} for name, side in damaged}
 
 
@@ -74,9 +73,9 @@ def test_every_damage_is_covered(found):
     assert found.keys() == {*NOTICED, *SMALL}
 
 
-def test_ten_retrainings_raise_at_most_two_alarms(sessions, pin):
-    new = [study.seeds_side(sessions[0], f"seed {seed}", WANTED, [seed]) for seed in NEW]
-    alarms = [side.name for side in new if compare(pin, side, sessions[0].settings.judge).drifted]
+def test_ten_retrainings_raise_at_most_two_alarms(session, pin):
+    new = [study.seeds_side(session, f"seed {seed}", WANTED, [seed]) for seed in NEW]
+    alarms = [side.name for side in new if compare(pin, side, session.settings.judge).drifted]
     assert len(alarms) <= MOST, alarms
 
 

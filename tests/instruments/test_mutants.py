@@ -50,7 +50,7 @@ def test_the_same_seed_chooses_the_same_faults():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("tests", "summary"), [("test_reading.py", "1 of 1"), ("report/test_tables.py", "0 of 1")])
+@pytest.mark.parametrize(("tests", "summary"), [("test_reading.py", "1 of 1"), ("report/test_text.py", "0 of 1")])
 def test_a_fault_is_detected_only_by_tests_that_cover_it(tests, summary):
     words = ["--module", "bertsecrets/reading.py", "--count", "1", "--seed", "5", "--tests", f"tests/{tests}"]
     done = subprocess.run([sys.executable, "-m", "instruments", "mutants", *words], capture_output=True, text=True)
