@@ -86,10 +86,11 @@ def benchmarks_understand(arguments: list[str]) -> argparse.Namespace:
             "GRID_LIMIT": "24",
             "ARGUMENTS": "--offline --device cpu",
         },
+        {"TASKS": "rte\nmrpc\n", "CLAIMS": "\nC1-rte\nd2", "ARGUMENTS": "\n--offline\n--device cpu", "STRICT": "True"},
         {"CHECKPOINT": "./my-sst2", "TASKS": "sst2", "STORE": "st ore", "EXPECTED": "my claims", "ARTIFACT": "mine"},
         {"MODEL": "$(touch stolen) `touch stolen`; touch stolen", "TASKS": "rte"},
     ],
-    ids=["usual", "every task", "all options", "all data", "a quick check", "a checkpoint", "a hostile name"],
+    ids=["usual", "every task", "all options", "all data", "a quick check", "lines", "a checkpoint", "a hostile name"],
 )
 def test_the_action_calls_the_suite_with_options_that_exist(given, tmp_path):
     environment = {**JUDGE, **given}
@@ -103,8 +104,7 @@ def test_the_action_calls_the_suite_with_options_that_exist(given, tmp_path):
     assert str(report.seeds) == ("None" if checkpoint else environment["SEEDS"])
     assert (report.task or []) == tasks
     assert (report.claim or []) == claims
-    both = [f"({' or '.join(words)})" for words in (claims, tasks) if words]
-    assert (benchmarks.m or "") == " and ".join(both)
+    assert benchmarks.m == "C1-rte or D2-rte-frozen"  # what the report has judged
     assert str(report.checkpoint or "") == str(benchmarks.checkpoint or "") == str(Path(checkpoint)) * bool(checkpoint)
     assert benchmarks.task == (tasks[0] if checkpoint else None)
     for name in ("limit", "train_limit", "grid_limit"):
@@ -119,7 +119,7 @@ def test_the_action_calls_the_suite_with_options_that_exist(given, tmp_path):
     ]
     assert str(report.baseline or "") == str(benchmarks.baseline or "") == environment["BASELINE"]
     assert (report.spacy or "") == (benchmarks.spacy or "") == environment["SPACY"]
-    assert report.strict == benchmarks.strict_verdicts == (environment["STRICT"] == "true")
+    assert report.strict == benchmarks.strict_verdicts == (environment["STRICT"].lower() == "true")
     assert not (done.folder / "checkout" / "stolen").exists()
     made = {path.name for path in (done.folder / "checkout" / "results").iterdir()}
     assert made == {"verdicts.json", "report.html", "summary.md", "junit.xml"}
@@ -128,7 +128,8 @@ def test_the_action_calls_the_suite_with_options_that_exist(given, tmp_path):
 
 def test_each_job_and_selection_has_an_artifact_of_its_own_name(tmp_path):
     names = []
-    for number, given in enumerate([{}, {"TASKS": "mrpc"}, {"MODEL": "minilm"}, {"GITHUB_JOB": "b"}, {}]):
+    assert step("judge", "Judge")["env"]["INPUTS"] == "${{ toJSON(inputs) }}"
+    for number, given in enumerate([{}, {"INPUTS": '{"torch": "cpu"}'}, {"INPUTS": "{}"}, {"GITHUB_JOB": "b"}, {}]):
         (tmp_path / str(number)).mkdir()
         done = run_step(step("judge", "Judge")["run"], {**JUDGE, **given}, tmp_path / str(number))
         names.append(re.search(r"^artifact=(.*)$", (done.folder / "output").read_text(), re.M)[1])
@@ -140,6 +141,20 @@ def test_the_action_deletes_no_file_that_it_does_not_write(tmp_path):
     script = 'mkdir -p "$RESULTS"; touch "$RESULTS/thesis.tex" "$RESULTS/junit.xml"\n' + step("judge", "Judge")["run"]
     done = run_step(script, JUDGE, tmp_path)
     assert (done.folder / "checkout" / "results" / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"RESULTS": ".", "BASELINE": "verdicts.json"}, "verdicts.json is an input and would be replaced"),
+        ({"RESULTS": ".", "PIN": "./summary.md"}, "./summary.md is an input and would be replaced"),
+        ({"STRICT": "yes"}, "the input strict is yes: give true or false"),
+    ],
+)
+def test_the_action_refuses_inputs_before_it_deletes_a_file(given, says, tmp_path):
+    done = run_step(f"touch verdicts.json summary.md\n{step('judge', 'Judge')['run']}", {**JUDGE, **given}, tmp_path)
+    assert (done.code, says in done.output, done.calls) == (2, True, [])
+    assert {path.name for path in (done.folder / "checkout").iterdir()} >= {"verdicts.json", "summary.md"}
 
 
 def test_a_runner_without_a_home_is_told_to_name_a_store(tmp_path):

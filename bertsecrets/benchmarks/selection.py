@@ -15,13 +15,13 @@ LEFT_OUT_LINE = pytest.StashKey[str]()  # the line about deselected claims over 
 
 
 def marks(case: Case) -> list[str]:
-    """Return the marks of a case for `-m`: its family, claim and tasks.
+    """Return the marks of a case for `-m`: its id, family, claim and tasks.
 
     A claim about the bare encoder has the marks of all tasks. Names of measures are not used as marks: `-k` also
     searches marks, and the D in `-k "sst2 and D"` must not match the name of a measure.
     """
     tasks = case.on_tasks or TASKS if case.task == ALL_TASKS else ()
-    return [case.claim.family, case.claim.id, case.task, *tasks]
+    return [str(case), case.claim.family, case.claim.id, case.task, *tasks]
 
 
 def names_claim(config: pytest.Config, claim: str) -> bool:
@@ -46,7 +46,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     words = f"{config.option.keyword} {config.option.markexpr}"
     cases = [case for item in items if (case := case_of(item))]
     tasks = {case.task for case in cases} - {ALL_TASKS}
-    several = [case for case in cases if set(case.on_tasks) - tasks and not names_claim(config, case.claim.name)]
+    several = [
+        case
+        for case in cases
+        if set(case.on_tasks) - tasks and not any(names_claim(config, name) for name in (case.claim.name, str(case)))
+    ]
     if not words.strip() or re.search(rf"\b{ALL_TASKS}\b", words) or not tasks or not several:
         return
     from bertsecrets.jobs.plan import left_out_line, split_by_stored_tasks

@@ -493,6 +493,7 @@ def test_claims_over_several_tasks_need_all_of_them_selected_or_their_own_name(t
     assert "G1-all-over-tasks" not in both  # it covers all seven tasks
     assert {"D2-rte", "D2-all-mean"} <= listed("-k", "rte and D2 or D2-mean")[0]
     assert {"G6-all", "G6-all-pair"} <= listed("-m", "G6")[0]
+    assert listed("-m", "C1-rte or D2-all-mean")[0] == {"C1-rte", "D2-all-mean"}
 
 
 @pytest.mark.slow

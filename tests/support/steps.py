@@ -19,7 +19,8 @@ with open(os.environ["CALLS"], "a") as calls:
     calls.write(json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:]]) + "\\n")
 for option, name in zip(sys.argv, sys.argv[1:]):
     if option in ("--json", "--html", "--markdown", "--junitxml"):
-        open(name, "w").write("made by " + option)
+        verdicts = {{"verdicts": [{{"id": "C1-rte"}}, {{"id": "D2-rte-frozen"}}]}}
+        open(name, "w").write(json.dumps(verdicts) if option == "--json" else "made by " + option)
 sys.exit(int(os.environ.get("ENDS_WITH", 0)))
 """
 
@@ -73,6 +74,7 @@ def run_step(script: str, environment: Mapping[str, str], folder: Path, ends_wit
     for name in ("bertsecrets", "pytest"):
         (programs / name).write_text(STAND_IN.format(python=sys.executable))
         (programs / name).chmod(0o755)
+    (programs / "python").symlink_to(sys.executable)
     for name in ("summary", "calls", "output"):
         (folder / name).write_text("")
     given = {
