@@ -118,7 +118,8 @@ class OwnTask(Task):
         object.__setattr__(self, "splits", {split: table.split(self, split) for split, table in tables.items()})
         for split, rows in self.splits.items():
             if is_constant(self, rows.targets()):
-                raise UserError(f"{what}, {split}: no two labels differ from {rows.labels[0]}, as {metric} requires")
+                about = "about " if self.regression else ""
+                raise UserError(f"{what}, {split}: every label is {about}{rows.labels[0]}: add rows with other labels")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OwnTask) and self.fingerprints == other.fingerprints
@@ -174,7 +175,8 @@ def _table(data: Any, what: str, texts: Sequence[str], label: str, file: Path | 
         what += f" ({path})"
         data, lines = _read_file(path)
         origin, place = f"own data, {path.name}", lambda row: f"{path}, line {lines[row]}"
-    names = [*(data.keys() if hasattr(data, "keys") else getattr(data, "column_names", ()))]
+    keys = data.keys() if callable(getattr(data, "keys", None)) else getattr(data, "column_names", None)
+    names = [] if keys is None else [*keys]
     if not names:
         raise UserError(f"{what} must be a DataFrame, a Dataset or the path of a CSV or TSV file, not {quoted(data)}")
     columns: dict[str, list[Any]] = {}
@@ -242,13 +244,14 @@ def _label_name(value: Any) -> str:
 def _classes(table: _Table, given: Sequence[str] | None, metric: str, what: str) -> tuple[str, ...]:
     """Return the names of the classes in the order of a model's outputs."""
     found = {_label_name(value) for value in table.labels}
-    by: Callable[[str], Any] = _number if all(map(NUMBER.fullmatch, found)) else str
-    classes = tuple(given or ()) or table.names or tuple(sorted(found, key=by))
+    numeric = all(map(NUMBER.fullmatch, found))
+    classes = tuple(given or ()) or table.names or tuple(sorted(found, key=_number if numeric else str))
     scores = [name for name in found if NUMBER.fullmatch(name) and float(name) % 1]  # inf % 1 is NaN
     if scores and not (given or table.names):
         raise UserError(f"{what}: labels such as {min(scores)} are scores, which need the metric {REGRESSION_METRIC}")
-    if len({each.strip() for each in classes}) < max(2, len(classes)):
-        raise UserError(f"{what} has the labels {excerpt(classes)}, but needs two or more different labels")
+    different = {float(each) if NUMBER.fullmatch(each) else each.strip() for each in classes}  # 1 and 1.0 are equal
+    if len(different) < max(2, len(classes)):
+        raise UserError(f"{what} has the labels {excerpt(classes)}, but needs two or more, each in one spelling")
     if metric == "f1" and len(classes) != 2:
         raise UserError(f"{what} has {len(classes)} classes, but the metric f1 needs two: use accuracy instead")
     return classes
@@ -265,6 +268,8 @@ def read_task_file(path: Path) -> OwnTask:
     except YamlError as error:
         raise UserError(f"{path}, line {error.line}: {error}") from error
     given = given if isinstance(given, dict) else {}
+    for name in (name for name, value in given.items() if value in ("", "~", "null")):
+        raise UserError(f"{path}: the field {excerpt(name, 60)} is empty: give a value, or remove the field")
     known = [name for name in inspect.signature(OwnTask.__init__).parameters if name not in ("self", "file")]
     for name in given.keys() - {*known}:
         raise UserError(f"{path}: unknown field {excerpt(name, 60)!r}: {near_matches(name, known)}")

@@ -109,6 +109,8 @@ def test_classes_of_a_dataset_keep_their_order():
         ({"dev": ROWS | {"a": "wxyz"}}, "^task complaints, dev: column 'a' must be a list of values, not 'wxyz'"),
         ({"dev": ROWS | {"a": dict.fromkeys("wxyz")}}, "column 'a' must be a list of values, not a dict"),
         ({"dev": None}, "^task complaints, dev must be a DataFrame, .* not None"),
+        ({"dev": FRAME.groupby("y")}, "^task complaints, dev must be a DataFrame, .* not a DataFrameGroupBy"),
+        ({"dev": datasets.Dataset.from_pandas(FRAME).to_iterable_dataset().map(dict)}, "dev must be a DataFrame"),
         # Texts
         (
             {"dev": ROWS | {"a": ["x", "\ud800 y", "z", "w"]}},
@@ -134,7 +136,12 @@ def test_classes_of_a_dataset_keep_their_order():
             {"dev": ROWS | {"y": ["yes", "yes ", "no", "no"]}},
             "has the labels \\('no', 'yes', 'yes '\\), but needs two or more",
         ),
-        ({"labels": ["no", "yes", "no"]}, "has the labels \\('no', 'yes', 'no'\\), but needs two or more different"),
+        ({"labels": ["no", "yes", "no"]}, "has the labels \\('no', 'yes', 'no'\\), but needs two or more, each in one"),
+        (
+            {"train": ROWS | {"y": ["1", "1.0", "0", "1"]}},
+            "has the labels .*, but needs two or more, each in one spelling",
+        ),
+        ({"labels": ["no", " no", "yes"]}, "has the labels .*, but needs two or more, each in one spelling"),
         (
             {"dev": ROWS | {"y": ["1_0", "2", "3", "4"]}, "metric": "pearson"},
             "row 1: unknown label '1_0': expected a number",
@@ -146,15 +153,15 @@ def test_classes_of_a_dataset_keep_their_order():
         # What the metric needs
         (
             {"train": FRAME, "dev": ROWS | {"y": ["yes"] * 4}},
-            "dev: no two labels differ from yes, as accuracy requires",
+            "dev: every label is yes: add rows with other labels",
         ),
-        ({"train": FRAME, "dev": ROWS | {"y": ["no"] * 4}, "metric": "f1"}, "differ from no, as f1 requires"),
-        ({"train": ROWS | {"y": ["no"] * 4}, "labels": ["no", "yes"]}, "train: no two labels differ from no"),
+        ({"train": FRAME, "dev": ROWS | {"y": ["no"] * 4}, "metric": "f1"}, "dev: every label is no: add"),
+        ({"train": ROWS | {"y": ["no"] * 4}, "labels": ["no", "yes"]}, "train: every label is no: add"),
         (
             {"dev": ROWS | {"y": [2.5] * 4}, "metric": "pearson"},
-            "dev: no two labels differ from 2.5, as pearson requires",
+            "dev: every label is about 2.5: add",
         ),
-        ({"dev": ROWS | {"y": [1, 1, 1, 1 + 1e-9]}, "metric": "pearson"}, "dev: no two labels differ from 1.0"),
+        ({"dev": ROWS | {"y": [1, 1, 1, 1 + 1e-9]}, "metric": "pearson"}, "dev: every label is about 1.0: add"),
         # Names
         *(
             ({"name": name}, "cannot be the name of your own task")
@@ -227,6 +234,7 @@ def test_a_task_file_gives_the_same_task(tmp_path):
         ("name: [", "task.yaml, line 2: this is not valid YAML"),
         ("", "task.yaml has no field"),
         ("- name", "task.yaml has no field"),
+        (TASK_FILE.replace("train.csv", "~"), "task.yaml: the field train is empty: give a value, or remove the field"),
         (TASK_FILE.replace("label: y", "label: [y]"), "task.yaml: label must be text, not a list of 'y'$"),
         (
             TASK_FILE.replace("dev.csv", "empty.csv"),
