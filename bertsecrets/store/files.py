@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Collection, Iterator
@@ -279,10 +280,16 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file atomically.
 
     If the path is a symbolic link, the link is kept and its target is written. Pipes and devices are written directly,
-    which is not atomic.
+    which is not atomic. A file to which this process prints, such as `/dev/stdout`, gets the content after what has
+    been printed.
     """
     data = content.encode() if isinstance(content, str) else content
     with guarded_writes(path):
+        if stream := next((each for each in (sys.stdout, sys.stderr) if _is_printed_to(path, each)), None):
+            stream.flush()
+            with open(stream.fileno(), "ab", closefd=False) as file:
+                file.write(data)
+            return
         if path.exists() and not path.is_file() and not path.is_dir():
             path.write_bytes(data)
             return
@@ -292,6 +299,13 @@ def write_whole(path: Path, content: str | bytes) -> None:
             temporary.write_bytes(data)
             _sync(temporary)
             os.replace(temporary, target)
+
+
+def _is_printed_to(path: Path, stream: Any) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(stream.fileno()))
+    except (OSError, ValueError, AttributeError):  # no such path, or no file behind the stream
+        return False
 
 
 def check_writable(path: Path) -> None:

@@ -3,6 +3,8 @@
 import errno
 import os
 import resource
+import subprocess
+import sys
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -147,6 +149,16 @@ def test_writing_to_a_pipe_does_not_replace_it(tmp_path):
     assert os.read(reader, 100) == b"through"
     os.close(reader)
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/proc/self/fd/1", "log"])
+def test_writing_to_the_file_of_standard_output_appends_to_what_was_printed(name, tmp_path):
+    (tmp_path / "log").write_text("old\n")
+    imports = "from pathlib import Path; from bertsecrets.store.files import write_whole"
+    code = f"{imports}; print('a'); write_whole(Path({name!r}), 'b\\n'); print('c')"
+    with (tmp_path / "log").open("a") as log:
+        subprocess.run([sys.executable, "-c", code], stdout=log, cwd=tmp_path, check=True)
+    assert (tmp_path / "log").read_text() == "old\na\nb\nc\n"
 
 
 @pytest.mark.parametrize("path", [Path("."), Path("x" * 300), Path("/proc/x")])
