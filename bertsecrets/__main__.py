@@ -21,7 +21,7 @@ def start() -> int:
 
 
 def _end(number: int, _frame: object) -> None:
-    """End the process at once, because nothing has been started that needs to be cleaned up."""
+    """End the process at once, because nothing that needs cleanup has been started."""
     os.write(2, b"bertsecrets: interrupted\n")
     os._exit(128 + number)
 

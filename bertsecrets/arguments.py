@@ -22,7 +22,8 @@ def checked(function: F) -> F:
     """Decorate a public function so that every call checks its arguments against the annotations, and converts them.
 
     Arguments are checked only if they are annotated as an integer, float, string, boolean, path or class, or as a
-    collection or union of these. Numpy's integers become integers and, unless text is allowed, text becomes a path.
+    collection or union of these. Numpy integers become Python integers. Text becomes a path if the annotation allows a
+    path but no text.
 
     >>> @checked
     ... def double(number: int) -> int:
@@ -49,12 +50,12 @@ def checked(function: F) -> F:
 
 
 def is_text(value: object) -> bool:
-    """Return whether a value is text that can be encoded, which a text with half a surrogate pair cannot."""
+    """Return whether a value is a string that can be encoded. A string with a lone surrogate cannot be encoded."""
     return isinstance(value, str) and not re.search(r"[\ud800-\udfff]", value)
 
 
 def check_argument(name: str, value: object, hint: Any) -> Any:
-    """Return an argument, converted as `checked` says. Raise a `UserError` if it is not of the type `hint`.
+    """Return an argument, converted as described in `checked`. Raise a `UserError` if its type does not match `hint`.
 
     True and False do not count as numbers.
     """

@@ -1,4 +1,4 @@
-"""A session's caches of checkpoints and measurements, which make whatever the store lacks.
+"""Caches of a session's checkpoints and measurements. Whatever is not in the store is trained or measured.
 
 A cache key covers everything that affects a result: data, weights, settings, limits, code, versions and device.
 """
@@ -57,7 +57,7 @@ class CheckpointCache:
         self.temporary = Store(temporary_folder(self))
 
     def store_of(self, key: Key) -> Store:
-        """Return the store for the entry of a key, which is temporary if the key does not identify the code."""
+        """Return the store for the entry of a key: a temporary store if the key does not identify the code."""
         return self.store if key.identifies_code else self.temporary
 
     def key(self, subject: Subject) -> Key:
@@ -114,7 +114,7 @@ class CheckpointCache:
         return folder
 
     def _train(self, subject: Subject, folder: Path, states: Path) -> dict[str, Any]:
-        """Train a checkpoint, from a saved state if there is one, and return the facts for its manifest."""
+        """Train a checkpoint, resuming from a saved state if there is one, and return the facts for its manifest."""
         from bertsecrets.models.training.finetune import make_checkpoint  # takes seconds to import
 
         trained = get_initialisation(subject.initialisation).trains
@@ -132,7 +132,7 @@ class CheckpointCache:
 
     @contextmanager
     def in_use(self, subject: Subject) -> Iterator[Path]:
-        """Train a subject's checkpoint if it is not stored, yield its folder, and protect it inside the block."""
+        """Yield the folder of a subject's checkpoint, trained first if necessary, and protect it inside the block."""
         while True:
             folder = self.get(subject)
             with in_use(folder) as exists:
@@ -183,8 +183,8 @@ def _checkpoints(names: list[str]) -> str:
 class MeasurementCache:
     """A cache of measurements, looked up by measure, options, checkpoint, rows and settings.
 
-    `judged` returns the folder of the judged checkpoint for measures that read it, otherwise None. `made` and `failed`
-    hold the requests that other processes completed, and the errors of those that failed (see `note`).
+    `judged` returns the folder of the judged checkpoint if the measure reads it, otherwise None. `made` contains the
+    requests that other processes completed, and `failed` maps failed requests to their errors (see `note`).
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class MeasurementCache:
         self._checks: dict[str, ModelChecks] = {}  # keyed by the identity of the model
 
     def key(self, request: Request) -> Key:
-        """Return the cache key of a measurement without reading or making it."""
+        """Return the cache key of a measurement without reading or making the measurement."""
         measure = get_measure(request.measure or "")
         return measure.key(self._run(measure, request, self.judged(measure, request.subject)))
 
@@ -283,7 +283,7 @@ class MeasurementCache:
             raise type(refusal)(str(refusal))
 
     def _make(self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None) -> Measurement:
-        """Make a measurement and its companions. A checkpoint that is not stored is trained first."""
+        """Make a measurement and its companions. If the checkpoint is not stored, train it first."""
         check_writable(self.store.root)
         if run.recipe is None:
             return self._store(measure, run, key, checkpoint)
@@ -293,7 +293,7 @@ class MeasurementCache:
             return self._store(measure, replace(run, folder=folder), key, checkpoint)
 
     def _store(self, measure: Measure, run: MeasureContext, key: Key, checkpoint: Path | None) -> Measurement:
-        # Results of code without a source are recomputed each time.
+        # If the source of the code is not available, results are recomputed each time.
         store = self.store if key.identifies_code else Store(temporary_folder(key))
         run = replace(run, grid=store.root / "grids" / key.name)
         made: dict[str, tuple[Measurement, Key]] = {}
@@ -360,7 +360,10 @@ class MeasurementCache:
         return made
 
     def _adapted(self, entry: Path, measure: Measure, run: MeasureContext) -> Measurement:
-        """Load a stored measurement, which may be of other files with the same rows or weights as those of the run."""
+        """Load a stored measurement, with facts about the files of this run.
+
+        The measurement may have been made from other files with the same rows or weights.
+        """
         stored = load(entry)
         provenance = replace(stored.provenance, **self._facts(measure, run))
         return replace(stored, subject=run.subject, provenance=provenance)

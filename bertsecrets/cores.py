@@ -10,7 +10,7 @@ import torch
 
 MAX_DEFAULT_JOBS = 4  # each job holds a model and its data in memory
 THREADS_AT_START = torch.get_num_threads()  # one per core, or OMP_NUM_THREADS
-_LAST_USED: list[int] = []  # what `use_threads` set last, if called
+_LAST_USED: list[int] = []  # the last number that `use_threads` set, if any
 
 
 def share_cores(jobs: int | None, threads: int | None, device: torch.device) -> tuple[int, int]:

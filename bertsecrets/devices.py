@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DEVICE_TYPES = ("cpu", "cuda", "mps")  # types of devices that compute, unlike the type `meta`
 # Environment variables that change the arithmetic of torch, numpy and their libraries. Variables for the number of
-# threads are excluded, since it is part of a device's name, and so are those for messages.
+# threads are excluded, because this number is part of a device's name. Variables for messages are excluded, too.
 ARITHMETIC_VARIABLES = re.compile(
     r"(MKL|ONEDNN|DNNL|OPENBLAS|FBGEMM)_\w+|NPY_(DISABLE|ENABLE)_CPU_FEATURES|CUBLAS_WORKSPACE_CONFIG"
     r"|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|TORCH_(BLAS|LINALG)_PREFER_\w+|TORCH_CUDNN_\w+"
@@ -27,7 +27,7 @@ HARMLESS_VARIABLES = re.compile(r"\w+_(NUM_THREADS|DYNAMIC|VERBOSE\w*|DEBUG|LOG\
 
 
 def best_device(wanted: str | None = None) -> "torch.device":
-    """Return the device named `wanted`; for None and `auto`, the GPU if there is one, otherwise the CPU.
+    """Return the device named `wanted`. None and `auto` select the GPU if there is one, otherwise the CPU.
 
     On a GPU, PyTorch is restricted to its memory-efficient attention. On Hopper, PyTorch would otherwise choose cuDNN's
     attention, which builds a plan for every new shape, and almost every batch has a new shape. Flash attention is
@@ -62,7 +62,7 @@ def best_precision(wanted: str, device: "torch.device") -> Precision:
 
 
 def in_precision(settings: Params, wanted: str | None, device: "torch.device") -> Params:
-    """Return the settings with a concrete training precision instead of `auto`. If given, `wanted` overrides theirs.
+    """Return the settings with a concrete training precision instead of `auto`. If given, `wanted` takes precedence.
 
     Warns if the precision is bfloat16 and the device does not support it natively.
     """
@@ -114,7 +114,7 @@ def _environment() -> list[str]:
 
 
 def _flags(device: "torch.device") -> list[str]:
-    """Return the arithmetic settings of torch that differ from their defaults, apart from those of `best_device`."""
+    """Return torch's arithmetic settings that differ from their defaults, except those that `best_device` changes."""
     import torch
     from torch.backends import cuda, cudnn, mha, mkldnn
 

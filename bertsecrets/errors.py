@@ -105,7 +105,7 @@ def excerpt(text: object, most: int = 300) -> str:
 
 
 def quoted(value: object) -> str:
-    """Return the `repr` of text, a number or a path, and the type of any other value, shortened for a message.
+    """Describe a value for a message: by a shortened `repr` if it is text, a number or a path, otherwise by its type.
 
     >>> quoted("2"), quoted([2, {}])
     ("'2'", 'a list of 2, a dict')

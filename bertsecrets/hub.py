@@ -121,7 +121,7 @@ class Repository:
             raise RunError(f"cannot download {self.title}: {why}{self.hint}: {self.advice}") from error
 
     def _broken_off(self, error: BaseException) -> str | None:
-        """Return a message if the download client's error does not show its cause; None for all other errors.
+        """Return the cause of a download error if the error itself does not show the cause; otherwise None.
 
         Download threads share one client, so a failed request can make the other threads fail with errors of any type.
         To find the cause, this method sends its own request to the hub.
@@ -134,7 +134,7 @@ class Repository:
             return None
         try:
             HfApi().repo_info(self.name, repo_type=self.kind, revision=self.revision)
-        except Exception as shown:  # what the hub answers, or why it does not answer
+        except Exception as shown:  # the hub's answer, or why the hub does not answer
             return excerpt(shown, 500)
         return "the connection was lost, but the data downloaded so far are kept: run the command again"
 

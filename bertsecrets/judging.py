@@ -49,8 +49,8 @@ def skipped(names: Sequence[str], reason: str) -> str:
 def attempt(case: Case, judge: Callable[[], Verdict]) -> Verdict | Skipped:
     """Return the verdict on a case, or `Skipped` if data or a tool is missing.
 
-    After an error other than those that `claims.judge.refused` turns into an outcome, even after a bug, the verdict has
-    no outcome (see `Verdict.error`). A `RunError` is not caught.
+    `claims.judge.refused` turns some errors into an outcome. After any other error, even a bug, the verdict has no
+    outcome (see `Verdict.error`). A `RunError` is not caught.
     """
     try:
         return judge()
@@ -129,7 +129,7 @@ class Judgeable(Protocol):
 
 
 class Runner(AbstractContextManager["Runner", None]):
-    """Base class of runners, which obtain the measurements of a run. Here, each case is measured when it is judged."""
+    """Base class of runners, which obtain the measurements of a run. The base class measures a case when judging it."""
 
     def split(self, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
         """Return two lists, judged in this order: the cases whose measurements are stored, and all other cases.
@@ -144,7 +144,7 @@ class Runner(AbstractContextManager["Runner", None]):
         return False
 
     def prepare(self, cases: Sequence[Case], seeds: Sequence[int]) -> None:
-        """Announce the measurements to be made. Run the jobs that must end before the cases are judged, if any."""
+        """Announce the measurements to be made, and run any jobs that must finish before the cases are judged."""
 
     def tell(self, verdict: Verdict) -> None:
         """Report a verdict."""
@@ -230,7 +230,7 @@ class JudgedRun:
         """
         refused = {str(case): answer for case in cases if isinstance(answer := self.answers[str(case)], NotApplicable)}
         eligible = [case for case in cases if str(case) not in refused]
-        ready, waiting = self._divided or self.runner.split(eligible, seeds)  # fails before the first verdict
+        ready, waiting = self._divided or self.runner.split(eligible, seeds)  # errors come before any verdict
         for case in cases:
             if str(case) in refused:
                 yield case, Verdict.because(case, "not applicable", refused[str(case)].cause)
@@ -274,7 +274,7 @@ class JudgedRun:
         return self._latest[str(case)]
 
     def judge(self, tell: Callable[[str], object] = print) -> None:
-        """Judge all cases, and `tell` which are skipped. An error that ends the run early is stored in `ended`."""
+        """Judge all cases, and `tell` about skipped ones. An error that ends the run early is stored in `ended`."""
         try:
             for case, result in self._judging:
                 if isinstance(result, Skipped):
@@ -324,8 +324,8 @@ class JudgedRun:
     def fails(self, verdict: Verdict, *, strict: bool = False) -> bool:
         """Return whether a verdict fails the run.
 
-        A failing verdict does so if it is worse than the accepted verdict on its case. Without an accepted verdict, it
-        does so if it is unexpected and, unless `strict`, on a claim of K19.
+        Only a failing verdict can fail the run. If its case has an accepted verdict, the verdict must be worse than the
+        accepted one. Otherwise, the verdict must be unexpected and, unless `strict` is set, on a claim of K19.
         """
         if verdict.outcome not in FAILURES:
             return False
@@ -340,7 +340,8 @@ class JudgedRun:
         """Return 1 if a verdict fails the run, otherwise 0.
 
         Deviations are counted without correction for multiple testing, so that the outcome of a benchmark does not
-        depend on which other claims were requested. If `strict`, undecided claims and those beyond K19 count, too.
+        depend on which other claims were requested. If `strict` is set, undecided claims and claims beyond K19 count,
+        too.
         """
         errors = [verdict for verdict in self.verdicts if verdict.outcome is None]
         bugs = [verdict.error for verdict in errors if not isinstance(verdict.error, UserError)]

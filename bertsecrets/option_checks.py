@@ -49,6 +49,6 @@ def check_threads(threads: int | None) -> None:
     if threads is not None and not 1 <= threads <= MAX_THREADS:
         raise UserError(f"threads {threads} is out of range: give 1 to {MAX_THREADS}")
     variable = os.environ.get("OMP_NUM_THREADS", "") if threads is None else ""
-    first = variable.partition(",")[0].strip()  # the other numbers are for nested regions
+    first = variable.partition(",")[0].strip()  # other numbers are for nested parallel regions
     if variable and not (first.isascii() and first.isdecimal() and 1 <= int(first[:5]) <= MAX_THREADS):
         raise UserError(f"OMP_NUM_THREADS is {shortened(variable, 40)!r}: give 1 to {MAX_THREADS}, or unset it")

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from bertsecrets.texts.glue import Source
     from bertsecrets.texts.own_tasks import OwnTask
 
-VARIABLE_PREFIX = "BERTSECRETS_"  # of the environment variables of the suite
-FROM_ENVIRONMENT = ("model", "glue", "store", "frames", "jobs")  # options with a default from there, in Python too
+VARIABLE_PREFIX = "BERTSECRETS_"  # prefix of the suite's environment variables
+# Options whose defaults come from the environment, in Python too.
+FROM_ENVIRONMENT = ("model", "glue", "store", "frames", "jobs")
 DEFAULT_PIPELINE = "en_core_web_sm"
 HUB_SOURCE = "hub"  # value of --glue that selects the hub instead of a folder
 # Options of every command that reads rows; some commands add the options for frames and spaCy.
@@ -114,7 +115,7 @@ EXPECTED_OPTION: dict[str, Any] = {
     "help": "add the claims and recorded outcomes in this YAML file to those of the suite",
 }
 LISTED_OPTIONS = ("glue", "task_file", "tasks")  # options that may be collections
-TRAINING_OPTIONS = ("seeds", "budget", "train_limit", "precision")  # no effect on a trained checkpoint
+TRAINING_OPTIONS = ("seeds", "budget", "train_limit", "precision")  # options without effect on a trained checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +277,7 @@ class RunOptions:
         return cls(**{**defaults, **given})
 
     def judging(self, checkpoint: Path | None, tasks: Sequence[str]) -> "RunOptions":
-        """Return a copy of these options with this checkpoint and its task; both are None if no checkpoint is given.
+        """Return a copy of these options that judges a checkpoint on its task, or none if `checkpoint` is None.
 
         Raises:
             UserError: If a checkpoint is given without exactly one task, or if an option has no effect on a checkpoint.
@@ -292,7 +293,7 @@ class RunOptions:
         return self.model if self.checkpoint is None else str(self.checkpoint)
 
     def errors_about(self, name: str) -> AbstractContextManager[None]:
-        """Return a context that adds the environment variable to error messages if the option's value comes from it."""
+        """Return a context that names the environment variable in error messages if it provides the option's value."""
         inherited = getattr(self, name) is None and os.environ.get(variable(name))
         return errors_in(f"{variable(name)} in the environment") if inherited else nullcontext()
 
@@ -374,7 +375,7 @@ PARSING: dict[str, dict[str, Any]] = {
 
 
 def configured() -> dict[str, Any]:
-    """Return the defaults of options in `[tool.bertsecrets]` of the working directory's `pyproject.toml`.
+    """Return the defaults for options that the working directory's `pyproject.toml` sets in `[tool.bertsecrets]`.
 
     Environment variables take precedence over these defaults.
     """

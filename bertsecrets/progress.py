@@ -33,7 +33,7 @@ log.addHandler(_handler)
 
 @contextmanager
 def shown_by(inside: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
-    """Until the block ends, enter the context `inside()` to write a message. It may, for example, suspend capturing."""
+    """Until the block ends, write messages inside the context `inside()`, which may, for example, suspend capturing."""
     before, _handler.inside = _handler.inside, inside
     try:
         yield

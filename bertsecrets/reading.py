@@ -19,7 +19,7 @@ SECONDS_BY_UNIT = {"s": 1, "min": 60, "h": 3600, "d": 86400}  # in seconds
 MERGE_TAG = "tag:yaml.org,2002:merge"
 
 
-READ_FILES: set[str] = set()  # absolute paths of the files that the current command has read here
+READ_FILES: set[str] = set()  # absolute paths of the files that this module has read for the current command
 
 
 def seconds(text: str) -> float:
@@ -35,7 +35,7 @@ def seconds(text: str) -> float:
 
 
 def read_bytes(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read") -> bytes:
-    """Return the content of a file of at most `limit` bytes. Messages about other errors begin with `failing`."""
+    """Return the content of a file of up to `limit` bytes. If it cannot be read, the message begins with `failing`."""
     try:
         with path.open("rb") as file:
             data = file.read(limit + 1)

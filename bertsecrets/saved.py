@@ -26,7 +26,7 @@ class SavedMeasurements:
     model: str
     settings: JudgeParams
     wanted_seeds: int | str | list[int] | None = None
-    run: RecordedRun | None = None  # that saved the measurements; None if they were saved individually
+    run: RecordedRun | None = None  # the run that saved the measurements; None if they were saved individually
     interims: Sequence[Sequence[int]] = ((),)
     budget: float | None = None
 
@@ -36,7 +36,7 @@ class SavedMeasurements:
         return self.run.commits if self.run else []
 
     def eligibility(self, case: Case) -> Eligibility:
-        """Return whether a case can be judged: whether its measurements were saved, and whether it applies."""
+        """Return whether a case's measurements were saved, and whether the case applies to the measured model."""
         answer: Eligibility = Skipped("its measurements were not saved")
         if seeds := self._seeds(case):
             (needed,) = measure_case(self.shelf, case, self.model, seeds[:1])
@@ -56,7 +56,7 @@ class SavedMeasurements:
         return judge(case, measured, self.settings)
 
     def _seeds(self, case: Case) -> Sequence[int]:
-        """Return a case's saved seeds. If the user gave a number of seeds, saved spare seeds come last."""
+        """Return the seeds saved for a case. If the user gave a number of seeds, saved spare seeds come last."""
         wanted = self.wanted_seeds
         if not isinstance(wanted, int):
             return measured_seeds(self.shelf, case, self.model, wanted if isinstance(wanted, list) else None)

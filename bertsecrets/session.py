@@ -51,7 +51,7 @@ from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS, register_tasks
 from bertsecrets.texts.tasks import task as task_named
 from bertsecrets.types import AUTO, Measurement, Request, Subject
 
-TRIED_ROWS = 1  # on which a model in memory that has code of its own is tried
+TRIED_ROWS = 1  # number of rows on which to try a model in memory that has custom code
 
 show_in_notebooks()
 
@@ -152,7 +152,7 @@ class Session:
             kept=self.store.root,
             frames=frames,
             spacy=options.spacy or DEFAULT_PIPELINE,
-            grid_precision="bfloat16" if options.precision == "bfloat16" else "float32",  # not for `auto`
+            grid_precision="bfloat16" if options.precision == "bfloat16" else "float32",  # `auto` means float32 here
         )
         self._complete: set[tuple[str, str]] = set()  # measures and tasks for which nothing is missing
         self.checkpoints = CheckpointCache(self.store, self.resources, self.ref, self._refusal())
@@ -439,14 +439,14 @@ class Session:
 
     @contextmanager
     def _measured(self) -> Iterator[None]:
-        """Make the session's models in memory available for measuring until the block ends."""
+        """Make the session's in-memory models available for measurement until the block ends."""
         with ExitStack() as stack:
             for held in self._objects.values():
                 stack.enter_context(held.measured())
             yield
 
     def _refusal(self) -> str:
-        """Return why the session's model cannot be trained, or "" if it can. Training uses its saved form."""
+        """Return why the session's model cannot be trained, or "" if it can. Training uses the model's saved form."""
         held = self._objects.get("model")
         if held is None or held.storable:
             return ""
@@ -456,7 +456,7 @@ class Session:
         )
 
     def example_maps(self, subject: Subject) -> Measurement:
-        """Return a subject's attention maps for the page's attention viewer, without training a checkpoint.
+        """Return a subject's attention maps for the attention viewer of the report page, without training a checkpoint.
 
         Raises:
             UserError: If the checkpoint was not kept, or if the maps cannot be measured.
@@ -504,5 +504,5 @@ class Session:
 
 
 def _without_place(measurement: Measurement) -> Measurement:
-    """Return the measurement of a model that was not saved, without the place and identity of its saved form."""
+    """Return a copy of an unstored measurement without its temporary folder and the identity of its weights."""
     return replace(measurement, provenance=replace(measurement.provenance, weights=None), origin="")

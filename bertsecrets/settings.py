@@ -176,7 +176,7 @@ def project_options() -> dict[str, Any]:
         raise UserError(f"{file}: tool.bertsecrets must be a table")
     try:
         return unique_keys([(name.replace("-", "_"), value) for name, value in options.items()])
-    except ValueError as error:  # with a hyphen and with an underscore
+    except ValueError as error:  # the same option with a hyphen and with an underscore
         raise UserError(f"{file}, [tool.bertsecrets]: {error}") from error
 
 
@@ -193,7 +193,7 @@ def load_settings() -> Params:
 
 
 def first_problem(error: ValidationError, model: type[BaseModel] | None = None) -> str:
-    """Describe the first problem in one line: the invalid entry and, from the validated `model`, what was expected."""
+    """Describe the first problem in one line: the invalid entry and, if known from `model`, what was expected."""
     first = error.errors(include_url=False)[0]
     place = ".".join(map(str, first["loc"]))
     if model is not None and first["type"] == "extra_forbidden" and len(first["loc"]) == 1:

@@ -21,8 +21,8 @@ Precision = Literal["auto", "float32", "bfloat16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 Keep = Literal["none", "full"]  # whether weights stay in the store after all measurements
 KEEPS: tuple[Keep, ...] = get_args(Keep)
-AUTO = "auto"  # as a number of seeds, as many as it takes to reach a decision
-ALL_TASKS = "all"  # the task name of subjects that belong to no single task
+AUTO = "auto"  # instead of a number of seeds: as many as it takes to reach a decision
+ALL_TASKS = "all"  # the task name of subjects that do not belong to a single task
 SEED_LIMIT = 2**32  # numpy's upper limit for seeds, exclusive
 Span = tuple[int, int]  # start and end in a text, in characters, as in a slice
 
@@ -46,7 +46,7 @@ class Provenance:
 
     `data` is the source of the rows. `limit` and `train_limit` are the numbers of rows that were used, or None if all
     rows were used. `weights` identifies the measured weights. `made_by` and `checkpoint_made_by` are the code, library
-    versions and device that made the measurement and the checkpoint.
+    versions and device that made the measurement and the checkpoint, respectively.
     """
 
     data: str | None = None

@@ -2,8 +2,8 @@
 
 A layer is recognised if it has all submodules of a BERT layer, under the names listed in `families.py`. Because the
 layer may also contain other modules, such as rotary positions or adapters, the engine first compares the output of its
-blocks with that of the model on a probe. A probe cannot show code that acts on few inputs, so the fast path is only for
-models without such code (`is_unmodified`).
+blocks with that of the model on a probe. A probe cannot reveal code that acts only on some inputs, so the fast path is
+used only for models without such code (`is_unmodified`).
 """
 
 import math
@@ -27,13 +27,13 @@ Term = Callable[[Hidden], Float[torch.Tensor, "1 heads tokens tokens"]]
 
 
 def is_unmodified(model: nn.Module) -> bool:
-    """Return whether all modules run the code of their classes in torch and transformers, without hooks."""
+    """Return whether all modules come from torch or transformers, without hooks or replaced methods."""
     packages = {type(module).__module__.partition(".")[0] for module in model.modules()}
     return packages <= KNOWN_PACKAGES and not has_hooks(model)
 
 
 def has_hooks(model: nn.Module) -> bool:
-    """Return whether a module has forward hooks, or a method that was replaced in this instance."""
+    """Return whether any module of a model has forward hooks or a replaced method."""
     return any(
         module._forward_hooks
         or module._forward_pre_hooks
@@ -111,9 +111,9 @@ class Block:
     ) -> tuple[Float[torch.Tensor, "rows heads size"], Float[torch.Tensor, "rows heads size"]]:
         """Return, for each head, the context vector of the first token and the mean value vector.
 
-        The keys and values of the tokens are never computed. Because there is only one query, the key projection can be
-        applied to this query instead, and the value projection can be applied to the context. The key bias is omitted,
-        because it adds the same constant to all logits of a row.
+        The keys and values of the tokens are never computed. Because there is only one query, the key projection is
+        applied to this query instead, and the value projection to the context. The key bias is omitted, because it adds
+        the same constant to all logits of a row.
         """
         key = self.key.weight.unflatten(0, (self.heads, -1))  # [heads, size, width]
         value = self.value.weight.unflatten(0, (self.heads, -1))
@@ -132,7 +132,7 @@ class Block:
     def deltas(
         self, context: PerHead, instead: Float[torch.Tensor, "_ heads _ _"], heads: Int[torch.Tensor, " chosen"]
     ) -> Float[torch.Tensor, "chosen rows tokens width"]:
-        """Return how the projected attention changes if head h is disabled: W_o[h] (instead_h - context_h)."""
+        """Return how disabling each chosen head h changes the projected attention: W_o[h] (instead_h - context_h)."""
         change = instead[:, heads] - context[:, heads]
         parts = self.output.weight.unflatten(1, (self.heads, -1))[:, heads]  # [width, chosen, size]
         rows, _, tokens, size = change.shape

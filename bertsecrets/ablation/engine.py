@@ -34,7 +34,8 @@ PATH_TOLERANCE = 1e-4  # maximum difference between two computations of the same
 class Engine:
     """A classifier prepared for ablation. Its weights must not change afterwards.
 
-    `blocks` is None if only the general path supports the model. `scale` is the largest absolute logit of a probe.
+    `blocks` is None if only the general path supports the model. `scale` is the largest absolute logit of a small test
+    input.
     """
 
     skeleton: Skeleton
@@ -47,8 +48,9 @@ class Engine:
     def open(cls, classifier: OpenModel, device: torch.device | str = "cpu", ablation: Ablation = UNIFORM) -> "Engine":
         """Return the engine for a classifier, after testing it on a probe.
 
-        The fast path is used if it agrees with the general path and the model is unmodified. With hooks, which may act
-        on few inputs, every run starts at the first layer. Batches use up to half of the free memory.
+        The fast path is used if it agrees with the general path and the model is unmodified. If the model has hooks,
+        which may act only on some inputs, every run starts at the first layer. Batches use up to half of the free
+        memory.
         """
         model = classifier.model.to(device)
         skeleton = Skeleton(model, classifier.layers, classifier.heads)
@@ -139,7 +141,7 @@ class Engine:
     ) -> Float[torch.Tensor, "sets rows outputs"]:
         """Return the logits of rows of equal length for each set of disabled heads. All sets must be different.
 
-        Without replacement vectors for each layer, disabled heads attend uniformly.
+        If `vectors` is None, disabled heads attend uniformly.
         """
         skeleton, tokens = self.skeleton, self.budget.tokens
         if self.blocks is not None:
@@ -195,9 +197,10 @@ def ablate(
 
 
 def _portions(encoded: Encoded, sets: int, budget: Budget, more: int) -> Iterator[tuple[np.ndarray, slice]]:
-    """Split the work into portions that fit into memory. Each portion combines examples of equal length with some sets.
+    """Split the work into portions that fit into memory.
 
-    For each example, one hidden state is stored for each set, and `more` others.
+    A portion combines examples of equal length with some of the sets. For each example, one hidden state per set is
+    stored, plus `more` hidden states.
     """
     lengths = encoded.lengths
     for length in np.unique(lengths):

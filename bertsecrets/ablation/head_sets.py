@@ -93,7 +93,7 @@ def _parse(part: str, layers: int, heads: int) -> list[Head]:
 
 
 def label(heads: HeadSet) -> str:
-    """Return a set as a string for `parse_sets`, in which numbers start at 1. The label of the empty set is `none`.
+    """Return a set in the notation of `parse_sets`, with numbers from 1. The label of the empty set is `none`.
 
     >>> label(frozenset({(0, 1), (6, 5)}))
     '1.2+7.6'

@@ -10,8 +10,8 @@ the attention of a head uniform (K19 section 4.6):
   used if the model bypasses the interface, or if its attention logits have a position term that does not depend on the
   query.
 
-Other kinds of ablation (see `kinds`) replace what a head passes to the output projection. This is the output of the
-attention function (`zeroed`), or the product of weights and values (`written`).
+Other kinds of ablation (see `kinds`) replace what a head passes to the output projection. They replace the output of
+the attention function (`zeroed`), or the product of weights and values (`written`).
 """
 
 import functools
@@ -44,8 +44,8 @@ PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bm
 class Watch:
     """Callbacks that run whenever attention is computed, in a run that disables heads. `layer` is the current layer.
 
-    If replacement vectors are given, those of disabled heads are replaced; if not, disabled heads attend uniformly. If
-    `gradients` is True, the forward pass is differentiable.
+    Replacement vectors, if given, take the place of the vectors of disabled heads. Otherwise, disabled heads attend
+    uniformly. If `gradients` is True, the forward pass is differentiable.
     """
 
     gradients = False
@@ -185,8 +185,8 @@ class Skeleton:
 
     `layers[i]` lists the modules whose calls belong to layer i alone, starting with the outermost. If all layers share
     a module, as in ALBERT, it is listed for each layer. `way` names the method that makes the attention of heads
-    uniform (`zeroed` or `written`). `resumes` is True if runs can start at any layer. It is False if a layer needs
-    anything from the previous layer besides hidden states.
+    uniform (`zeroed` or `written`). `resumes` is True if runs can start at any layer, and False if a layer needs more
+    than hidden states from the previous layer.
     """
 
     def __init__(self, model: Any, layers: int, heads: int):

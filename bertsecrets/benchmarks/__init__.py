@@ -24,7 +24,7 @@ class NotStartedError(Exception):
 @pytest.hookimpl(trylast=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Once all conftest files and plugins are loaded, register the plugin if this run collects the benchmarks."""
-    named = [str(name) for name in early_config.known_args_namespace.file_or_dir]  # and values of unknown options
+    named = [str(name) for name in early_config.known_args_namespace.file_or_dir]  # plus values of unknown options
     if not any(map(os.path.exists, named)) and early_config.invocation_params.dir == early_config.rootpath:
         named += early_config.getini("testpaths")
     if collects_benchmarks(named):

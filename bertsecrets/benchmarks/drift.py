@@ -1,4 +1,4 @@
-"""Drift from a pin as pytest benchmarks: `pytest benchmarks --model my-bert --against expected/variants/my-bert.yaml`.
+"""Benchmarks of drift from a pin: `pytest benchmarks --model my-bert --against expected/variants/my-bert.yaml`.
 
 With `--against`, this plugin replaces the claims with one benchmark per measure and task of the pin. All of these
 benchmarks are judged together, because the false discovery rate is controlled over all heads.

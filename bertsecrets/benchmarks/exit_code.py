@@ -24,7 +24,7 @@ class BugError(Exception):
 class ExitCode:
     """A plugin that sets the exit code of the run and the names of benchmarks in JUnit XML.
 
-    If tests other than benchmarks failed, a run that was not interrupted keeps the exit code of pytest.
+    If tests other than benchmarks failed, a run that was not interrupted keeps pytest's exit code.
     """
 
     def __init__(self, config: pytest.Config, weigh: Weigh) -> None:

@@ -126,7 +126,7 @@ def name_in_project(reports: Iterable[object], config: pytest.Config) -> None:
     """Change the reports so that pytest's summary shows each benchmark's path in the project."""
     for report in reports:
         if isinstance(report, pytest.TestReport) and KIND_PROPERTY in dict(report.user_properties):
-            report.nodeid = shown_id(report.nodeid, config)  # pytest makes it relative to here
+            report.nodeid = shown_id(report.nodeid, config)  # pytest shows it relative to the working directory
 
 
 def junit_properties(verdict: VerdictData) -> list[tuple[str, object]]:
@@ -202,7 +202,7 @@ def print_comparisons(terminalreporter: Any, config: pytest.Config) -> None:
 
 
 def _saved_verdict(entry: Any) -> VerdictData | None:
-    """Return the verdict in a saved benchmark, or None if it has none, like those of other tests and versions."""
+    """Return the verdict in a saved benchmark, or None if another test or another version saved it."""
     try:
         return VerdictData.model_validate(entry["extra_info"])
     except (ValidationError, LookupError, TypeError):

@@ -277,7 +277,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.fixture
 def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[], Verdict]:
-    """Measure, judge and time a case, and return a function that returns its verdict, or skips or fails the test.
+    """Measure, judge and time a case. Return a function that returns the verdict, skips the test or fails it.
 
     Exceptions are raised in this fixture, so that pytest reports them as errors and not as failures.
     """
@@ -348,7 +348,7 @@ def _undecided(reason: str, *, strict: bool) -> NoReturn:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
-    """Record in a benchmark's report that it is a benchmark and whether it crashed, which determines the exit code."""
+    """Mark the report of a benchmark, and record whether the benchmark crashed, which determines the exit code."""
     report = yield
     if {"judged", "drifted"} & set(getattr(item, "fixturenames", ())):
         error = call.excinfo.value if call.excinfo else None
@@ -404,7 +404,7 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
         terminalreporter.write_line(config.stash[UNJUDGED_LINE], red=True)
     ended = config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN)
     if ended is not None and ended.contradicting:
-        line = f"pytest reports otherwise, but the exit code follows the verdicts: {', '.join(ended.contradicting)}"
+        line = f"pytest reports other results, but the exit code follows the verdicts: {', '.join(ended.contradicting)}"
         terminalreporter.write_line(line, red=True)
     if ended is not None and ended.signalled is not None:
         terminalreporter.write_line(interrupted_message(config.stash[OPTIONS].store_folder))

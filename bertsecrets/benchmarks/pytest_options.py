@@ -23,7 +23,7 @@ from bertsecrets.options import (
     variable,
 )
 
-PREFIX = "bertsecrets_"  # of the names of the options in pytest's namespace
+PREFIX = "bertsecrets_"  # prefix of the options' names in pytest's namespace
 OWN_OPTIONS: dict[str, dict[str, Any]] = {
     "checkpoint": CHECKPOINT_OPTION,
     "measurements": {
@@ -69,9 +69,9 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def get_option(config: pytest.Config, name: str) -> Any:
-    """Return the value of an option: as given to pytest, or else from its environment variable, or else the default.
+    """Return an option's value: the one given to pytest, otherwise its environment variable, otherwise the default.
 
-    If the option belongs to the benchmarks, only documented variables are read.
+    If no other plugin has an option with this name, only documented variables are read.
 
     Raises:
         UserError: If the value in the environment is invalid.

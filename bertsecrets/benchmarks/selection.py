@@ -26,7 +26,7 @@ def marks(case: Case) -> list[str]:
 
 def names_claim(config: pytest.Config, claim: str) -> bool:
     """Return whether a claim is named by `-k` (case-insensitive, as in pytest), `-m` or an argument."""
-    name = rf"(?<![^\W_]){re.escape(claim)}(?![^\W_])"  # G1 names G1-rte, but not G11
+    name = rf"(?<![^\W_]){re.escape(claim)}(?![^\W_])"  # G1 occurs in G1-rte, but not in G11
     words = " ".join((config.option.markexpr, *config.args))
     return bool(re.search(name, config.option.keyword, re.IGNORECASE) or re.search(name, words))
 
@@ -36,7 +36,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Deselect claims about several tasks if they need new measurements on tasks that are not selected.
 
     Claims that are named explicitly, such as D2-mean, are kept. If no single-task claim is selected, nothing is
-    deselected. `--deselect` also takes the ids in pytest's summary, which differ from pytest's own outside a checkout.
+    deselected. `--deselect` also accepts the ids shown in pytest's summary, which differ from the actual ids outside a
+    checkout.
     """
     prefixes = tuple(config.option.deselect or ())
     named = [item for item in items if case_of(item) and shown_id(item.nodeid, config).startswith(prefixes)]
@@ -58,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept: list[Case] = []
     line = left_out_line(several)
     if not config.option.collectonly and get_option(config, "measurements") is None:
-        with suppress(UserError):  # reported when the selection is complete, and ends the run
+        with suppress(UserError):  # the error is reported after selection, and ends the run
             kept, line = split_by_stored_tasks(session_of(config), several, sorted(tasks))
     config.stash[LEFT_OUT_LINE] = line
     left_out = {str(case) for case in several if case not in kept}
@@ -67,5 +68,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> str | None:
-    """Return a line that names the claims about several tasks that were deselected, if there are any."""
+    """Return a line that names the deselected claims about several tasks, if there are any."""
     return config.stash.get(LEFT_OUT_LINE, "") or None

@@ -23,7 +23,7 @@ SMALLEST_EFFECTS = {
 
 
 class JudgedCase(Protocol):
-    """The interface of `schema.Case` that expectations and evidence use."""
+    """The part of the interface of `schema.Case` that expectations and evidence use."""
 
     @property
     def figure(self) -> TaskFigure: ...

@@ -48,13 +48,13 @@ def about_other_architecture(answer: Eligibility) -> TypeGuard[NotApplicable]:
 class ModelFacts:
     """The facts about a model that claims may depend on: its architecture, weights, and numbers of layers and heads.
 
-    A fact is None if it is unknown or not required. If the shape is unknown, the model fits every required shape before
-    it is `measured`, and none afterwards.
+    A fact is None if it is unknown or not required. If the shape is unknown, the model is assumed to fit every required
+    shape until it is `measured`, and none afterwards.
     """
 
     architecture: str | None = None
     weights: str | None = None
-    shape: tuple[int, ...] | None = None  # without heads if only layers are known
+    shape: tuple[int, ...] | None = None  # only layers if the number of heads is unknown
     measured: bool = False
 
     @classmethod

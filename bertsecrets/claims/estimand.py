@@ -34,9 +34,10 @@ class Estimand:
         slow_note: Slow function that computes an additional note, if any.
         sampled: Whether to resample the examples. False if they are the whole population, such as the paper's own
             sentences.
-        drawn: For each block, the number of rows that a resample draws; None for all. Empty: None for every block.
+        drawn: For each block, the number of rows that a resample draws, or None for all rows. If `drawn` is empty, all
+            rows of every block are drawn.
         clusters: For each block, the cluster index of each row, or None if the rows are independent. Rows of the same
-            cluster are resampled together. Empty: None for every block.
+            cluster are resampled together. If `clusters` is empty, all rows are independent.
         extreme: Whether the claim is about the smallest or the largest part of a statistic that returns several parts
             ([..., parts]). Each part is judged separately, because the extreme of several noisy estimates is biased.
         published: Number of published runs (such as panels of a figure) that the quantity compares the model with. Each
@@ -44,7 +45,7 @@ class Estimand:
         map: The model's mean map, if the quantity correlates it with a published map across heads. This correlation is
             then the first part (see `likeness.with_ceiling`).
         of_ceiling: The first part must exceed this fraction of the correlation between two seeds' maps.
-        average: If the mean of all seeds' maps is judged, the functions that compute the parts from it (see
+        average: Functions that compute the parts from the mean of all seeds' maps, if this mean is judged (see
             `likeness.averaged`).
         nothing: Value that the interval must exclude before a claim can be `compatible` with a published figure. This
             is usually the value of a model that has learned nothing, such as the score of a constant answer.
@@ -112,7 +113,7 @@ class ColumnSelection:
     """Columns (such as heads) that are selected on some of the rows and judged on the other rows.
 
     Args:
-        means: The means of all candidates, for each column to select. The candidate with the largest mean is selected.
+        means: For each column to select, the means of all candidates. The candidate with the largest mean is selected.
         build: Function that takes the indices of the selected columns and returns the estimand for these columns.
     """
 
@@ -140,7 +141,10 @@ class ColumnSelection:
 
 
 def with_same_selection(estimands: Sequence[Estimand]) -> list[Estimand]:
-    """Return the estimands for the columns with the largest mean across seeds, or unchanged if one has no selection."""
+    """Return the estimands for the same columns in every seed: those with the largest mean across seeds.
+
+    If an estimand has no selection, return all estimands unchanged.
+    """
     selections = [estimand.selection for estimand in estimands if estimand.selection is not None]
     if len(selections) < len(estimands):
         return list(estimands)
@@ -181,7 +185,10 @@ def lower_minus_upper(measurement: Measurement, name: str) -> Estimand:
 
 
 def clusters_of(measurement: Measurement) -> Clusters:
-    """Return the cluster index of each row, from 0. Rows that share a text share a cluster. None if no rows do."""
+    """Return the cluster index of each row, from 0, or None if no rows share a text.
+
+    Rows that share a text belong to the same cluster.
+    """
     return measurement.samples.get("cluster")
 
 

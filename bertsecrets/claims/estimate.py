@@ -20,14 +20,14 @@ from bertsecrets.settings import JudgeParams
 
 FEWEST_SEEDS = 3  # fewer are not enough to estimate the seed variance
 FAR_SEED = 3.0  # standard deviations from the other seeds; a note names a seed that is farther away
-SELECTION_SHARE = 0.1  # of the error rate, for selecting the parts that may be largest (Romano, Shaikh and Wolf 2014)
+SELECTION_SHARE = 0.1  # of the error rate, spent on finding parts that may be largest (Romano, Shaikh and Wolf 2014)
 SMALLEST_P_VALUE = 1e-6  # neither resampling nor a few seeds can support a smaller one
 MIN_TAIL_DRAWS = 5  # minimum number of draws in a tail; smaller tails are extrapolated as normal
 MANY_DEGREES = 1e6  # degrees of freedom with which Student's t is a normal distribution
-FAR = 1e6  # distance in half-widths, if the interval has no width
-ROUNDING = 1e-9  # resamples that differ by less are equal
-UNSEEN = 0.025  # error rate for the standard error of a part of which no resample differs
-CACHED_DRAWS = 2_000_000  # maximum number of cached draws per block (16 MB), for estimates with as many examples
+FAR = 1e6  # distance from a limit, in half-widths, if the interval has no width
+ROUNDING = 1e-9  # resamples that differ by less count as equal
+UNSEEN = 0.025  # error rate that gives the standard error of a part whose resamples are all equal
+CACHED_DRAWS = 2_000_000  # maximum number of draws per block (16 MB) to cache for estimates of the same size
 
 Replicates = Float[np.ndarray, "resamples parts"]
 Parts = Float[np.ndarray, " parts"]
@@ -134,16 +134,16 @@ class Estimate:
     def _lower_end(self, tail: float) -> float:
         """Return the lower end of the interval. `tail` is the error rate at this end.
 
-        If the quantity is the smallest part, this is the minimum of the lower ends of all parts. If the quantity is the
-        largest part, this is the maximum of the lower ends of those parts that may be the largest, and the error rate
-        is divided among these parts.
+        If the quantity is the smallest part, its lower end is the minimum of the lower ends of all parts. If the
+        quantity is the largest part, its lower end is the maximum of the lower ends of those parts that may be the
+        largest, and the error rate is divided among these parts.
         """
         tested, own = self._tested(tail)
         ends = (self.parts - self._below(own))[tested]
         return float(ends.max() if self.extreme == "most" else ends.min())
 
     def _tested(self, tail: float) -> tuple[Bool[np.ndarray, " parts"], float]:
-        """Return a mask that marks the parts that determine the lower end, and the error rate of each such part."""
+        """Return a mask of the parts that determine the lower end, and the error rate of each of these parts."""
         if self.extreme != "most":
             return np.ones(len(self.parts), dtype=bool), tail
         first = SELECTION_SHARE * tail / len(self.parts)
@@ -160,7 +160,7 @@ class Estimate:
     def _of_examples(self, tail: float) -> Parts:
         """Return each part minus the lower percentile of its bootstrap replicates, or 0 if the percentile is higher.
 
-        If all replicates are equal, return the largest change that a type of row outside the sample could cause.
+        If all replicates are equal, return the largest change that a type of row missing from the sample could cause.
         """
         from scipy.special import ndtri
 
@@ -270,7 +270,8 @@ def _alike(replicates: Replicates) -> Bool[np.ndarray, " parts"]:
 def far_seed(values: Sequence[float]) -> tuple[int, float] | None:
     """Return the index of the seed farthest from the mean of the others, and its distance in standard deviations.
 
-    The standard deviation is also that of the others. Return None for too few seeds or a distance up to `FAR_SEED`.
+    The standard deviation is also computed from the others. Return None if there are too few seeds, or if the distance
+    is at most `FAR_SEED`.
 
     >>> far_seed([60.0, 61.0, 59.0, 60.0, 60.0]), far_seed([60.0, 61.0, 59.0, 60.0, 50.0])[0]
     (None, 4)
@@ -285,7 +286,7 @@ def far_seed(values: Sequence[float]) -> tuple[int, float] | None:
 
 
 def _of_all_seeds(by_seed: BySeed) -> Float[np.ndarray, " parts"]:
-    """Return the variance of the mean across seeds that is due to example effects that all seeds share."""
+    """Return the part of the variance of the seeds' mean that is due to example effects shared by all seeds."""
     count, of_mean, of_each = len(by_seed), by_seed.mean(0).var(0), by_seed.var(1).mean(0)
     return np.clip((count * of_mean - of_each) / (count - 1), 0, of_mean)
 

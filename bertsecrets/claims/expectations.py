@@ -27,7 +27,7 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 MIN_EFFECT_SHARE = 0.5  # fraction of a published effect; orders with significantly smaller effects are not reproduced
-WIDEST_BANDS = {"points": 50.0, "percent": 50.0}  # half of all values; wider ones include almost anything
+WIDEST_BANDS = {"points": 50.0, "percent": 50.0}  # half of the range of values; wider bands include almost anything
 SCORE_TOLERANCE = 1e-9  # points; for equal scores
 Decision = tuple[Outcome, Cause]
 PValues = tuple[float | None, float | None]  # against and for a claim
@@ -100,7 +100,7 @@ class Evidence:
 
 
 class _Expectation(Section):
-    """The base class of orders and equalities. Measurements can confirm them, because `value` is an exact number."""
+    """The base class of orders and equalities. Measurements can confirm both, because `value` is an exact number."""
 
     passes: ClassVar[Outcome] = "reproduced"
     value: float = 0.0
@@ -177,7 +177,7 @@ class Order(_Expectation):
         return against, in_favour
 
     def contradicts(self, value: float) -> bool:
-        """Return whether a value contradicts the order, as some in K19's table 1 contradict "well on all tasks"."""
+        """Return whether a value contradicts the order, as some values in K19's table 1 contradict the text of K19."""
         return self.sign * value <= self.sign * self.value
 
 
@@ -216,7 +216,8 @@ class Figure(Section):
     """The expectation that the quantity lies within a prediction interval around the published figure.
 
     `sampling` is `score` if the figure was measured on the same validation set, and `own` if it was measured on
-    different examples. `examples` is the number of those examples, if the validation set is larger.
+    different examples. `examples` is the number of examples behind the figure, if it is smaller than the validation
+    set.
     """
 
     passes: ClassVar[Outcome] = "compatible"
@@ -253,7 +254,7 @@ class Figure(Section):
         """
         figure, rounding = case.figure, case.figure.rounding
         spread, doubt = (observed and observed.spread) or figure.cited_spread, figure.doubt
-        if spread is None and doubt is None and not case.seedless:  # the last, because it imports the measure
+        if spread is None and doubt is None and not case.seedless:  # seedless last: it imports the measure
             return []
         of_examples = [(observed.sampling_error if observed else 0.0, np.inf)]
         of_figure = [(published_error, np.inf)] + ([] if doubt is None else [(doubt, figure.doubt_degrees)])
@@ -363,8 +364,8 @@ class Figure(Section):
     def share_of_other_rows(self, measurements: Iterable[Measurement]) -> float:
         """Return the factor by which to multiply the sampling error when comparing with the published figure.
 
-        It is 1 if the figure was measured on different examples. If it was measured on the validation set, the factor
-        is 0 for measurements on the whole set, and between 0 and 1 for measurements on some of its rows.
+        The factor is 1 if the figure was measured on different examples. If it was measured on the validation set, the
+        factor is 0 for measurements on the whole set, and between 0 and 1 for measurements on some of its rows.
         """
         if self.sampling != "score":
             return 1.0

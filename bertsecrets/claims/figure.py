@@ -34,8 +34,8 @@ from bertsecrets.texts.published import (
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 
 P20 = "P20"  # mean over five seeds and, as a spread, their standard deviation
-P20_MEAN = "P20 mean"  # as a spread: standard error of that mean
-K19 = "K19"  # gains of figures 8 and 9, over the published score with all heads
+P20_MEAN = "P20 mean"  # the same mean and, as a spread, its standard error
+K19 = "K19"  # gains in figures 8 and 9, relative to the published score with all heads
 READERS = "readers"  # as a spread: disagreement of readers on class proportions, for the paper's maps and ours
 F1_QUANTITIES = ("f1", "figure-8-score")
 WITHOUT_ATTENTION = "score-without-attention"
@@ -64,7 +64,7 @@ class Known(Section):
 
     A deviation that was observed (`deviates`) is an expected failure. If the claim does not deviate, the benchmark
     reports this as unexpected. A deviation that is only `expected`, for example because another study found it, may or
-    may not occur. `version` is the version of the claim that was judged. If the claim has a newer version by now, the
+    may not occur. `version` is the version of the claim that was judged. If the claim now has a newer version, the
     outcome is treated as if it were only `expected`.
     """
 
@@ -159,7 +159,7 @@ def published_gain(quantity: str, task_name: str, heads: Iterable[Sequence[int]]
     return float(np.mean([GAINS[name](gains, heads) for gains in by_task], axis=0).min())
 
 
-GAINS: dict[str, Callable[..., Any]] = {  # functions of all gains of a task, and of the named heads
+GAINS: dict[str, Callable[..., Any]] = {  # functions of a task's gains and the named heads
     "best-head-gain": lambda gains, heads: gains.max(),
     "worst-head-gain": lambda gains, heads: gains.min(),
     "mean-head-gain": lambda gains, heads: gains.mean(),

@@ -161,7 +161,7 @@ def _judge(
 def _evidence(
     case: Case, estimands: Sequence[Estimand], measurements: Sequence[Measurement], settings: JudgeParams, alone: bool
 ) -> Evidence:
-    """Return the evidence on a case, at the levels for this number of seeds. If `alone`, judge a single checkpoint."""
+    """Return the evidence on a case, with levels for this number of seeds. If `alone`, judge a single checkpoint."""
     figure = case.claim.expect if isinstance(case.claim.expect, Figure) else None
     observed = estimate(
         estimands,

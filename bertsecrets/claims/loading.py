@@ -18,7 +18,7 @@ from bertsecrets.settings import EXPECTED_VARIABLE, first_problem, project_path
 from bertsecrets.store.files import file_sha256, listed
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 
-ADDED_FIELDS = {"id", "variant", "known"}  # of an entry that adds outcomes on record to an existing claim
+ADDED_FIELDS = {"id", "variant", "known"}  # fields of an entry that only adds known outcomes to an existing claim
 
 
 def claims_folder() -> Path:

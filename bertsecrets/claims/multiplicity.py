@@ -93,7 +93,7 @@ def at_least(p_values: Sequence[float], tasks: int) -> float:
 
 
 def _count(p_values: Sequence[float], rate: float) -> int:
-    """Return the number of tasks that surely have an effect: at least 1, at least 2, ... are tested in this order."""
+    """Return a lower bound on the number of tasks with an effect: test at least 1, then at least 2, and so on."""
     counts = range(1, len(p_values) + 1)
     return next((tasks - 1 for tasks in counts if at_least(p_values, tasks) > rate), len(p_values))
 

@@ -25,7 +25,7 @@ from bertsecrets.texts.tasks import TASKS
 PROSPECTS_FILE = "as-published.json"
 PROSPECTS_BYTES = 2**22
 WILSON_QUANTILE = 1.96  # of a normal distribution, for 95 % intervals
-DECIDED_SHARE = 0.5  # minimum fraction of decided worlds of a case that `auto` mostly decides
+DECIDED_SHARE = 0.5  # a case is mostly decided if `auto` decides it in at least this fraction of worlds
 
 
 class Prospect(Section):

@@ -18,7 +18,7 @@ Ends = tuple[float, float]
 ANY_VALUE: Ends = (float("-inf"), float("inf"))
 
 REGISTERED_QUANTITIES: dict[str, "Quantity"] = {}
-STATE = "state of the checkpoint"  # name of a checkpoint's scores in `Needed`, if a collapse is inherited
+STATE = "state of the checkpoint"  # key of the scores that show whether a checkpoint collapsed
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Quantity:
     published: bool = False
 
     def read(self, measurements: Mapping[str, Needed], /, **arguments: Any) -> Estimand:
-        """Compute the estimand from a claim's arguments and from the measurements, given by the name of the need."""
+        """Compute the estimand from a claim's arguments and from the measurements, keyed by the name of the need."""
         return self.function(**{name: measurements[name] for name in self.needs}, **arguments)
 
 

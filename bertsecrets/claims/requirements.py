@@ -154,7 +154,7 @@ def _subjects(
 
 
 def measured_seeds(shelf: Shelf, case: Case, model: str, seeds: Sequence[int] | None) -> Sequence[int]:
-    """Return the seeds whose measurements for a case are complete, or no seeds if any of `seeds` is incomplete."""
+    """Return the seeds with complete measurements for a case. Return no seeds if one of `seeds` is incomplete."""
     if seeds is not None:
         return seeds if is_measured(shelf, case, model, seeds) else ()
     return [seed for seed in shelf.seeds().get(model, []) if is_measured(shelf, case, model, [seed])]

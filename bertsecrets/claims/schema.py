@@ -29,8 +29,8 @@ CLASSIFIER_MEASURES = (  # measures that depend on the classifier, whose weights
 DEFINING_FIELDS = {
     *("measure", "quantity", "options", "arguments", "initialisation", "against", "expect", "existence", "version"),
 }
-LATER_FAMILIES = "HIJ"  # of later work and open questions
-OWN_SOURCES = ("ours", "hypothesis")  # of hypotheses of this suite
+LATER_FAMILIES = "HIJ"  # families of claims from later work and of open questions
+OWN_SOURCES = ("ours", "hypothesis")  # sources of this suite's own hypotheses
 ANY_MODEL = "any"  # for deviations that do not depend on the model, such as those of our pattern classifier
 
 

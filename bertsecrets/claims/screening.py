@@ -36,7 +36,7 @@ class Usable:
 
     Args:
         by_seed: Measurements of each usable seed.
-        left_out: Why each excluded seed is excluded, as text.
+        left_out: For each excluded seed, the reason as text.
         counted: Description of each seed that learned nothing but still counts.
         few: Reason for not deciding the claim, if too few seeds learned something.
         problem: Reason why these seeds cannot be judged, if any.
@@ -89,7 +89,7 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
 def seed_problem(needed: Mapping[str, Needed], *, several: bool = True) -> str:
     """Describe the first of a seed's subjects that collapsed or learned nothing; return "" if none did.
 
-    If there are `several` seeds, name the seed. If its subjects differ in task or initialisation, name this as well.
+    If there are `several` seeds, name the seed. If its subjects differ in task or initialisation, name these as well.
     """
     subjects = [measurement.subject for measurement in all_of(needed)]
     for measurement in all_of(needed):
@@ -120,9 +120,9 @@ def is_result(measurements: Sequence[Measurement]) -> bool:
 def not_learned(measurement: Measurement) -> str:
     """Return a message if a fine-tuned model predicts no better than chance. Otherwise, the message is empty.
 
-    Accuracy must be `LEARNED_ERRORS` standard errors above its expectation under shuffled predictions, and correlation
-    above 0. The check is skipped for small samples, for models that are not fine-tuned from pretrained weights, and for
-    modified inputs.
+    Accuracy must be `LEARNED_ERRORS` standard errors above its expected value for shuffled predictions. Correlation
+    must be as many standard errors above 0. The check is skipped for small samples, for models that are not fine-tuned
+    from pretrained weights, and for modified inputs.
     """
     samples = measurement.samples
     predicted, target = samples.get("baseline_predicted", samples.get("predicted")), samples.get("target")

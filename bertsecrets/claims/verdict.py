@@ -139,7 +139,7 @@ class Verdict:
 
     @property
     def about_model(self) -> bool:
-        """Whether the claim is about a model and not, like D7, only about published figures."""
+        """Whether the claim is about a model. Claims such as D7 are only about published figures."""
         needs = QUANTITIES[self.case.claim.quantity].needs.values()
         return any(get_measure(need.measure).reads_model for need in needs)
 

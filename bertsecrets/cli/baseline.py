@@ -58,7 +58,7 @@ def accepted_cases(run: "JudgedRun") -> set[str]:
 def conclude_baseline(run: "JudgedRun", baseline: "Baseline | None", note: str) -> list[str]:
     """Return lines that compare a run with its baseline, and update the baseline if requested and `note` is empty.
 
-    `note` is the reason why the run is incomplete, if it is.
+    `note` says why the run is incomplete. It is empty if the run is complete.
     """
     if baseline is None:
         return []

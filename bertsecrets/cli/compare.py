@@ -28,7 +28,7 @@ SIDE_HELP = (
     "training, a model to fine-tune first, or a .json file of verdicts written by report --json"
 )
 
-# What a comparison of two files of verdicts reads of the command line; all other options have no effect on it.
+# The arguments that a comparison of two files of verdicts reads. All other options have no effect on it.
 VERDICT_OPTIONS = {"words", "command", "run", "before", "after", "fail_on", "html", "markdown"}
 
 
@@ -44,7 +44,7 @@ def add_parsers(commands) -> None:
     comparing.add_argument("before", metavar="A", help=f"the reference: {SIDE_HELP}")
     comparing.add_argument("after", metavar="B", help="the side to test for drift, which can be anything that A can be")
     comparing.add_argument(
-        "--fail-on", choices=("worse",), help="if A and B are files of verdicts: exit with 1 if a verdict got worse"
+        "--fail-on", choices=("worse",), help="for files of verdicts: exit with 1 if a verdict got worse"
     )
     comparing.add_argument("--json", type=path, metavar="FILE", help="write the comparison as JSON")
     comparing.add_argument("--html", type=path, metavar="FILE", help="write the comparison as an HTML page")

@@ -122,7 +122,7 @@ def _check_training(
 
 
 def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) -> list["MeasureOnTask"]:
-    """Return every combination of a selected measure and task that can be measured, with training rows if `trains`."""
+    """Return the selected measures and tasks that can be measured. Training rows are required only if `trains`."""
     from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask
     from bertsecrets.measures.registry import get_measure
@@ -144,7 +144,7 @@ def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) 
 def model_side(
     session: "Session", model: str, wanted: Sequence["MeasureOnTask"], *, stop_on_collapse: bool = False
 ) -> "Side":
-    """Fine-tune a model with each seed, and return its side. If requested, stop at the first sign of collapse."""
+    """Fine-tune and measure a model with each seed, and return a side. If requested, stop once it has collapsed."""
     from bertsecrets.compare.sides import measured_side
     from bertsecrets.jobs.plan import plan_of, remaining
     from bertsecrets.jobs.prepare import run_jobs

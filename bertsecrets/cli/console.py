@@ -46,7 +46,7 @@ def as_interrupt() -> AbstractContextManager[None]:
 @contextmanager
 def signals_deferred() -> Iterator[None]:
     """Postpone termination signals until the end of the block, so that all files that belong together are written."""
-    if threading.current_thread() is not threading.main_thread():  # which cannot handle signals
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can handle signals
         yield
         return
     received: list[int] = []

@@ -60,7 +60,7 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
 def on_known_tasks(
     session: "Session", chosen: Sequence["Case"], tasks: Sequence[str], tell: Callable[[str], object] = print
 ) -> list["Case"]:
-    """Return the cases that need new measurements only on `tasks`, and call `tell` with a line about the others."""
+    """Return the cases that need no new measurements on other tasks, and call `tell` with a line about the rest."""
     from bertsecrets.jobs.plan import split_by_stored_tasks
 
     if not tasks or ALL_TASKS in tasks:

@@ -35,7 +35,7 @@ OUTPUT_FILES = {
 }
 WRITTEN_OPTIONS = (*OUTPUT_FILES, "save", "output", "digests")  # options of all commands that name an output
 RECORDING_COMMANDS = ("report", "run")  # commands whose --save names the folder of a record
-RESULT_FIELDS = frozenset({"format", "bertsecrets", "outcomes", "subject"})  # of JSON files that we write
+RESULT_FIELDS = frozenset({"format", "bertsecrets", "outcomes", "subject"})  # fields of the JSON files that we write
 OUTPUT_SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts", "--update-baseline")
 # Options that select claims and outputs. They are dropped from a command that judges a single claim again.
 OUTPUT_FLAGS = (*map(flag, OUTPUT_FILES), "--save", "--examples", "--baseline", *OUTPUT_SWITCHES)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bertsecrets.claims.schema import Case
     from bertsecrets.judging import JudgedRun
 
-PROJECT_OPTIONS = ("jobs", "threads", "precision")  # set by the project here, and by options of `run`
+PROJECT_OPTIONS = ("jobs", "threads", "precision")  # from pyproject.toml; only `run` has options for them
 
 
 def add_parsers(commands) -> None:

@@ -93,7 +93,7 @@ class Baseline:
     def updated(self, run: VerdictsFile) -> Changes:
         """Return the changes from the accepted verdicts to those of a run.
 
-        If the run has the same model and settings as the baseline, cases that it did not judge keep their accepted
+        If the run has the same model and settings as the baseline, cases that the run did not judge keep their accepted
         verdicts.
         """
         same = (
@@ -107,7 +107,7 @@ class Baseline:
         return Changes(self.accepted or run.model_copy(update={"verdicts": []}), new)
 
     def lines(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
-        """Yield lines with the failing verdicts: worse than in the baseline, accepted by it, and on other cases."""
+        """Yield lines that list failing verdicts: worse than accepted, accepted, and on cases not in the baseline."""
         names: dict[bool | None, list[str]] = {False: [], True: [], None: []}
         for verdict in (each.data for each in verdicts if each.outcome in FAILURES):
             accepted = self.accepts(verdict)
@@ -124,7 +124,7 @@ def _same_model(accepted: str, model: str) -> bool:
 
 
 def _changed_settings(accepted: Mapping[str, Any], given: Mapping[str, Any]) -> list[ChangedFact]:
-    """Return the settings that differ between two runs, or that only one has. Those of training are ignored."""
+    """Return the settings that differ between two runs, or that only one has. Training settings are ignored."""
     before, after = (
         setting_facts({name: part for name, part in settings.items() if name in DECIDING_SETTINGS})
         for settings in (accepted, given)

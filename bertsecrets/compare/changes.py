@@ -178,7 +178,7 @@ class Changes:
 
     @property
     def by_definition(self) -> list[Change]:
-        """The verdicts that changed because the suite changed. The same weights were measured on the same data.
+        """The verdicts that changed because the suite changed, although weights and data are the same.
 
         A changed verdict is included if the suite's version or the claim's definition differs. It is also included if
         all measured values are equal, because only different rules can lead to different verdicts on equal values.

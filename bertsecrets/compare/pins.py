@@ -21,7 +21,7 @@ from bertsecrets.types import slug
 
 PINS_FOLDER = Path("expected") / "variants"
 PIN_BYTES = 2**24  # maximum size of a pin in bytes
-MIN_PIN_SEEDS = 2  # minimum for a standard deviation
+MIN_PIN_SEEDS = 2  # minimum number of seeds for a standard deviation
 PIN_HEADER = "# Written by bertsecrets pin: means over seeds and their standard deviations, head by head.\n"
 
 

@@ -106,7 +106,8 @@ def largest_by_luck(ablation: Measurement, draws: int = NULL_DRAWS) -> Float[np.
     """Return draws of the largest gain of any set of heads, under the null hypothesis that ablation has no effect.
 
     Each draw swaps the baseline and ablated predictions of an example with probability 0.5. The examples of a cluster
-    are swapped together. Within a draw, the same examples are swapped for all sets, so that the sets stay dependent.
+    are swapped together. Within a draw, the same examples are swapped for all sets, which preserves the dependence
+    between sets.
     """
     clusters = clusters_of(ablation)
     block, _ = gains_of(ablation)
@@ -164,7 +165,7 @@ def _over_tasks(ablations: Sequence[Measurement], by_task: Sequence[Estimand]) -
 def without_effect(ablation: Measurement) -> Estimand:
     """Return the percentage of heads that can be disabled without changing the score by a tenth of a point.
 
-    With few examples, a head is counted only if it changes no answer, or if the changed answers cancel out.
+    With few examples, a head counts only if disabling it changes no answer, or if the changed answers cancel out.
     """
     block, gains = gains_of(ablation)
     share = lambda mean: 100 * (abs(gains(mean)) < EFFECT_POINTS).mean(-1)  # noqa: E731
@@ -221,7 +222,7 @@ def named_heads_over_tasks(ablations: tuple[Measurement, ...], heads: Sequence =
     "own-frame-heads-gain-over-tasks", unit="points", inherits=False, ablations=HEAD_ABLATIONS_BY_TASK, frames=FRAMES
 )
 def own_frame_heads_over_tasks(ablations: tuple[Measurement, ...], frames: Measurement) -> Estimand:
-    """Return the smaller gain of the model's two best frame heads, after averaging each over the tasks with data."""
+    """Return the smaller gain of the model's two best frame heads, each gain averaged over the tasks with data."""
     return named_heads_over_tasks(ablations, top(frames, 2, "max_weight"))
 
 
@@ -276,7 +277,7 @@ _over_kinds("first-layer-gain", LAYER_ABLATION, first_layer, "least")
 def shared_harm_of_kinds(
     uniform: Measurement, zero: Measurement, mean: Measurement, resampled: Measurement
 ) -> Estimand:
-    """Return the mean rank under one kind of ablation of the heads that are most important under another kind.
+    """Return the mean rank that the most important heads under one kind of ablation have under another kind.
 
     The rank of a head is the percentage of heads that are more important. Uniform ablation is paired with every other
     kind. In each pair, the top heads under each kind are ranked under the other kind, and all ranks are averaged. The
@@ -342,7 +343,7 @@ def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEA
 
 @quantity("shared-harm-rank", unit="percent", inherits=False, within=(0, 100), ablations=STSB_AND_RTE)
 def shared_harm(ablations: tuple[Measurement, ...]) -> Estimand:
-    """Return the mean rank on one task of the heads that are most important on the other task.
+    """Return the mean rank that the most important heads on one task have on the other task.
 
     The rank of a head is the percentage of heads that are more important. The top heads of each task are ranked on the
     other task, and all of these ranks are averaged. By chance, the average would be 50. Each resample selects the top

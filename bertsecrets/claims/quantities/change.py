@@ -14,13 +14,13 @@ LITTLE_CHANGED_COSINE, CHANGED_COSINE = 0.7, 0.95  # above the first: little cha
 
 @quantity("last-two-layers", unit="cosine", change=ATTENTION_CHANGE)
 def last_two(change: Measurement) -> Estimand:
-    """Return the larger mean similarity of the last two layers minus the smallest of all earlier layers."""
+    """Return the larger mean similarity in the last two layers minus the smallest in any earlier layer."""
     return _two_minus_others(change, slice(-2, None), slice(None, -2), "before the last two", "most")
 
 
 @quantity("first-two-layers", unit="cosine", change=ATTENTION_CHANGE)
 def first_two(change: Measurement) -> Estimand:
-    """Return the smaller mean similarity of the first two layers minus the largest of all later layers."""
+    """Return the smaller mean similarity in the first two layers minus the largest in any later layer."""
     return _two_minus_others(change, slice(None, 2), slice(2, None), "after the first two", "least")
 
 

@@ -85,7 +85,7 @@ def over_percentile(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estim
 
 @quantity("frame-gap-in-spread", unit="standard deviations", inherits=False, frames=FRAME_WEIGHTS)
 def gap_in_spread(frames: Measurement) -> Estimand:
-    """Return the gap between the second and third largest weights in standard deviations of the weights below it."""
+    """Return the gap between the second and third largest weights, in standard deviations of those below the gap."""
     block = flat(frames, ALL_PAIRS_SAMPLE)
     if block.shape[1] < 4:
         raise NotApplicableError(f"the model has only {block.shape[1]} heads, too few for two of them to stand out")

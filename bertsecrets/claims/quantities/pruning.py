@@ -15,12 +15,12 @@ from bertsecrets.texts.metrics import moments
 from bertsecrets.types import Measurement
 
 WEIGHT_PRUNING = Need("weight-pruning")
-REQUIRED_SCORE_SHARE = 0.9  # of the full model's score, which must remain after every step
+REQUIRED_SCORE_SHARE = 0.9  # fraction of the full model's score that must remain after every step
 Curve = Callable[[np.ndarray], np.ndarray]
 
 
 def _curve(pruning: Measurement) -> tuple[Float[np.ndarray, "examples k"], Curve]:
-    """Return a block of moments and a function that turns its means into scores in points, the full model's first."""
+    """Return a block of moments and a function that turns its means into scores in points, the full model first."""
     metric, target = metric_name(pruning), pruning.sample("target")
     answers = [pruning.sample("baseline_predicted"), *pruning.sample("predicted")]
     parts = [moments(metric, predicted, target) for predicted in answers]

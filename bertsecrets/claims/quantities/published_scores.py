@@ -33,8 +33,9 @@ def median_score(figures: Measurement) -> Estimand:
 def luck(figures: Measurement) -> Estimand:
     """Return the probability that, by chance, the best of all heads gains at least as much as in figure 8.
 
-    Gains are relative to the median of all heads. By chance, the best of n is the maximum of n / 2 half-normal numbers.
-    Their scale is estimated from the positive gains of the same heads, so this is only a screening test.
+    Gains are relative to the median of all heads. By chance, the best gain of n heads is the maximum of n / 2
+    half-normal numbers. Their scale is estimated from the positive gains of the same heads, so this is only a screening
+    test.
     """
     scores = _figure_8(figures)
     gains = scores - np.median(scores)

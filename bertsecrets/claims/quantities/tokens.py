@@ -135,7 +135,7 @@ def sep_lead(
 def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
     """Return the percentage of striped maps whose most attended token is [CLS] or [SEP] (K19 section 4.4).
 
-    A map is striped if its class, by the reading `stripes`, is vertical or vertical-diagonal.
+    A map is striped if it is classified as vertical or vertical-diagonal with the reading `stripes`.
     """
     if np.isnan(special.value("brightest")).all():
         raise NotApplicableError("the model has no [CLS] and no [SEP]")

@@ -58,7 +58,7 @@ def _present(means: np.ndarray) -> np.ndarray:
 def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tuple[list[str], list[str]]:
     """Return the kinds of words that occur in enough inputs, and a note that lists the excluded kinds.
 
-    If no kind does, return all kinds that occur. The verdict then says that there are too few examples.
+    If no kind occurs often enough, return all kinds that occur. The verdict then says that there are too few examples.
     """
     inputs = {kind: int((~np.isnan(sample)).any(1).sum()) for kind, sample in samples.items()}
     frequent = [kind for kind, count in inputs.items() if count >= FEWEST_EXAMPLES]
@@ -206,7 +206,7 @@ def final_punctuation(words: Measurement) -> Estimand:
 
 @quantity("named-equal-word-attention", unit="attention", words=SURFACE_WORDS)
 def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEADS) -> Estimand:
-    """Return the attention to the same word in the other text minus the chance level, in the weakest named head."""
+    """Return the smallest excess of a named head's attention to the same word in the other text over chance."""
     columns = [place(words, layer, head, "equal") for layer, head in heads]
     excess = (flat(words, "equal") - flat(words, "expected"))[:, columns]
     values = zip(columns, _means(excess), strict=True)
