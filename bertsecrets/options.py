@@ -81,7 +81,7 @@ def _seeds(text: str) -> int | str:
 
 
 def _option(help: str, default: Any = None, **parsing: Any) -> Any:
-    """Return a dataclass field for `RunOptions`. Its metadata holds the arguments for argparse's `add_argument`."""
+    """Return a dataclass field for `RunOptions`. The metadata holds the arguments for argparse's `add_argument`."""
     return field(default=default, metadata={"help": help, **parsing})
 
 

@@ -273,8 +273,8 @@ class Session:
 
         Args:
             measure: Name of the measure, such as `attention-change`.
-            task: GLUE task or own task. Leave it out for measures of the bare encoder or of the suite itself. It is
-                optional if the session is about one task.
+            task: GLUE task or own task. Leave it out for measures of the bare encoder or of the suite itself. The task
+                is optional if the session is about one task.
             init: Initialisation: `pretrained`, `random`, `frozen`, `untrained`, ...
             checkpoint: Folder, or model in memory, to measure instead of a checkpoint trained by the suite.
             options: Options for the measure, such as `padded_to=200`.
@@ -313,8 +313,8 @@ class Session:
 
         Args:
             claim: Claim id (`C1`), including the variant if there are several (`D1-untrained`).
-            task: One of the claim's tasks. It may be left out if the claim has only one task, or if the session is
-                about a single task.
+            task: One of the claim's tasks. The task may be left out if the claim has only one task, or if the session
+                is about a single task.
             seeds: If given, judge on seeds 1 to `seeds` instead of the session's seeds. If the session's seeds are
                 `auto`, seeds are added until the claim is decided. A seed is not added if it would exceed the budget,
                 assuming that it takes as long as the last seed.

@@ -115,8 +115,8 @@ class WrittenWeights(TorchFunctionMode):
     """A context manager that overwrites the softmax output of disabled heads.
 
     The output of a softmax over the last dimension is taken to be attention weights if its shape is (rows, heads,
-    tokens, tokens). `watch` selects the heads that keep their weights. It may also replace the heads' vectors, which
-    are the result of the next product of the attention weights and another matrix.
+    tokens, tokens). `watch` selects the heads that keep their weights. `watch` may also replace the heads' vectors,
+    which are the next product of the attention weights and another matrix.
     """
 
     def __init__(self, watch: Watch, shape: tuple[int, ...]):
@@ -171,7 +171,7 @@ class _Gated(Watch):
 
 
 def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: Vectors) -> PerHead:
-    """Return the vectors of all heads, with those of disabled heads replaced.
+    """Return the vectors of all heads after replacing the vectors of disabled heads.
 
     The rows of `context` are repeated for each set of disabled heads. Dimensions of `vectors` of size 1 are broadcast.
     """

@@ -40,7 +40,7 @@ ACCEPTED: pytest.StashKey["Baseline | None"] = pytest.StashKey()
 # Cases that the fixture `judged` has judged, skipped or failed in this process, and whether each fails the run.
 ANSWERED = pytest.StashKey[dict[str, bool]]()
 ENDED_EARLY = pytest.StashKey[str]()  # a note on a run that ended early
-UNJUDGED_LINE = pytest.StashKey[str]()  # why the verdict of some benchmark is missing
+UNJUDGED_LINE = pytest.StashKey[str]()  # why verdicts of some benchmarks are missing
 BASELINE_LINES = pytest.StashKey[list[str]]()  # what has changed in the baseline, or why it is not updated
 # The report's path, or the reason for not writing it; and whether it was written.
 REPORT_LINE = pytest.StashKey[tuple[str, bool]]()

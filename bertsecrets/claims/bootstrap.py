@@ -1,6 +1,6 @@
 """The bootstrap: means of rows drawn with replacement, and confidence intervals from these means.
 
-All confidence intervals come from the bootstrap: those of verdicts, charts, classifiers and annotators.
+The confidence intervals of verdicts, charts, classifiers and annotators all come from the bootstrap.
 """
 
 from collections.abc import Iterator

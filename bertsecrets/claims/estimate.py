@@ -63,7 +63,7 @@ class Estimate:
         seedless: Whether seeds are irrelevant, because nothing is trained or a single checkpoint is judged.
         within: Range of possible values.
         interaction: Standard deviation across seeds that is due to the interaction of seeds and examples: seeds differ
-            in which examples they answer correctly. It is part of `spread`, but estimated from more data.
+            in which examples they answer correctly. This variation is part of `spread`, but estimated from more data.
         seed_errors: Standard error of each part that is due to the variation between seeds.
         of_row: For each part, the largest effect of a single row on the sum over rows (see `unseen_share`). 0 if
             unknown.

@@ -1,11 +1,11 @@
 """The expectations of claims (an order, a figure or an equality), each with a band, a decision and p-values.
 
-An order holds if the interval lies on the claimed side of the limit, and beyond the smallest effect of interest. It
-deviates if the interval lies on the other side of the limit. It also deviates if the interval shows that the effect is
-too small: less than the smallest effect of interest, or less than half of the published effect. A figure deviates if
-the observed value lies outside the prediction interval around the published value. A figure is compatible if the
-observed value lies inside the prediction interval, and the confidence interval excludes the value of a model that
-learned nothing. An equality holds if the whole interval lies inside `value` ± the smallest effect of interest.
+An order holds if the interval lies on the claimed side of the limit, and beyond the smallest effect of interest. An
+order deviates if the interval lies on the other side of the limit. An order also deviates if the interval shows that
+the effect is too small: less than the smallest effect of interest, or less than half of the published effect. A figure
+deviates if the observed value lies outside the prediction interval around the published value. A figure is compatible
+if the observed value lies inside the prediction interval, and the confidence interval excludes the value of a model
+that learned nothing. An equality holds if the whole interval lies inside `value` ± the smallest effect of interest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ from bertsecrets.types import Measurement
 
 MIN_EFFECT_SHARE = 0.5  # fraction of a published effect; orders with significantly smaller effects are not reproduced
 WIDEST_BANDS = {"points": 50.0, "percent": 50.0}  # half of the range of values; wider bands include almost anything
-SCORE_TOLERANCE = 1e-9  # points; for equal scores
+SCORE_TOLERANCE = 1e-9  # in points; scores that differ by less are equal
 Decision = tuple[Outcome, Cause]
 PValues = tuple[float | None, float | None]  # against and for a claim
 Bound = tuple[float, float, float]  # a margin, a standard error and its degrees of freedom
@@ -278,9 +278,9 @@ class Figure(Section):
 
         Before the last analysis, a deviation must lie outside a wider band. If the published figure is the score of a
         constant answer, training may collapse to either class. The claim therefore also holds if any seed gives the
-        published constant answer. It remains open if every seed gives a constant answer, but none gives the published
-        one. If the interval lies above the score of the most frequent class, the model has learned something, and the
-        claim cannot hold.
+        published constant answer. The claim remains open if every seed gives a constant answer, but none gives the
+        published one. If the interval lies above the score of the most frequent class, the model has learned something,
+        and the claim cannot hold.
         """
         case, value, limits = evidence.case, evidence.observed.value, evidence.limits
         outer = evidence.band(1 - evidence.early * (1 - evidence.confidence))

@@ -52,7 +52,7 @@ SCORE_QUANTITIES = (
 class SmallestEffect(Section):
     """The smallest effect of interest or the tolerance that a claim states, with a reason for it.
 
-    It replaces the default for the claim's unit.
+    The stated size replaces the default for the claim's unit.
     """
 
     size: PositiveFloat
@@ -78,12 +78,12 @@ class Known(Section):
 class TaskFigure(Section):
     """The published figure of a claim on one task.
 
-    `published` is in the claim's unit. It is None if the source gives only an order. `rounding` is half a unit of the
-    last published digit. `seed_std` is the seed-to-seed standard deviation from `seed_source`, with `seed_degrees`
-    degrees of freedom (4 for five seeds). `doubt` is the standard error of the published figure. If it is None, the
-    published run counts as one more run of the same procedure. `second` is the figure from a second source.
-    `constant_answer` marks figures that equal the score of a constant prediction. `band` shows the range in which the
-    mean over many seeds must lie, as computed from the other numbers by `python -m instruments bands`.
+    `published` is in the claim's unit, or None if the source gives only an order. `rounding` is half a unit of the last
+    published digit. `seed_std` is the seed-to-seed standard deviation from `seed_source`, with `seed_degrees` degrees
+    of freedom (4 for five seeds). `doubt` is the standard error of the published figure. If it is None, the published
+    run counts as one more run of the same procedure. `second` is the figure from a second source. `constant_answer`
+    marks figures that equal the score of a constant prediction. `band` shows the range in which the mean over many
+    seeds must lie, as computed from the other numbers by `python -m instruments bands`.
     """
 
     published: float | None = None
@@ -117,9 +117,9 @@ class TaskFigure(Section):
 class References(Section):
     """References to other sources for numbers that a claim does not state itself.
 
-    `published` refers to the published figure. It is a reference, such as `P20`, `K19` or `D1-pretrained`, or the
-    difference of two references. `seeds_of` names the sources of the seed-to-seed spread, and `doubt_of` names the
-    sources of the published figure's uncertainty. `second` names a second source of the figure.
+    `published` is the reference for the published figure, such as `P20`, `K19` or `D1-pretrained`, or the difference of
+    two references. `seeds_of` names the sources of the seed-to-seed spread, and `doubt_of` names the sources of the
+    published figure's uncertainty. `second` names a second source of the figure.
     """
 
     published: str | None = None

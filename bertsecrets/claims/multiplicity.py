@@ -57,7 +57,7 @@ def _over_tasks(claim: Claim, verdicts: Sequence[Verdict], confidence: float) ->
     """Return the verdict on a claim about several tasks together; None if it was judged on fewer than two tasks."""
     exception = next((other for other in load_claims() if other.name == f"{claim.name}-not"), None)
     names = {claim.name, exception.name if exception else claim.name}
-    own = [v for v in verdicts if v.case.claim.name in names and v.case.task in v.case.claim.tasks]  # not on own tasks
+    own = [v for v in verdicts if v.case.claim.name in names and v.case.task in v.case.claim.tasks]  # not user tasks
     p_for = [verdict.p_for for verdict in own if verdict.p_for is not None]
     p_against = [verdict.p_against for verdict in own if verdict.p_against is not None]
     if len(p_for) < 2:

@@ -1,7 +1,7 @@
 """The prospects of claims: how often each claim passes if the model is exactly as published.
 
-The file `expected/as-published.json` contains the prospects. It is generated from simulated models by
-`python -m instruments calibrate --as-published`.
+The file `expected/as-published.json` contains the prospects. The file is generated from simulated models by `python -m
+instruments calibrate --as-published`.
 """
 
 from collections.abc import Iterable

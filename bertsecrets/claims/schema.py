@@ -1,6 +1,6 @@
 """The schema of claims, which are defined in `expected/`. Error messages about entries give the file and line.
 
-A claim is one YAML entry. A `Case` is a claim on one task. It corresponds to one benchmark, and to one row in tables.
+A claim is one YAML entry. A `Case` is a claim on one task, and corresponds to one benchmark and to one row in tables.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -38,17 +38,18 @@ class Claim(References):
     """A claim, as defined by its entry in `expected/`.
 
     `options` are passed to the measure and `arguments` to the quantity. For an order or an equality, `band` shows the
-    limit and the smallest effect of interest. It is written by `python -m instruments bands`. `over_tasks` is set if
+    limit and the smallest effect of interest. `python -m instruments bands` writes this field. `over_tasks` is set if
     the claim is about several tasks together: `all` of its tasks, or `most` of them. If the source says the opposite
-    about some tasks, a separate claim covers these tasks. Its variant ends in `not`. `needs_shape` gives the required
-    numbers of layers and heads for claims about numbered heads or a map of all heads. `relative` names the equivalent
-    claim for models of any shape, if there is one. `needs_weights` names a pinned hub model if the claim is about
-    numbers that are specific to this model's weights. If a measurement does not record the weights, only `needs_shape`
-    is checked. `existence` marks claims that some head or layer has a property. If the selected head fails on held-out
-    examples, another head may still have the property, so such a claim can be reproduced but cannot deviate. `version`
-    increases with every change of the definition: what is measured, how it is judged, or what is published.
-    `on_request` marks expensive claims, which are judged only if a command names them. `architectures` lists the
-    architectures that the claim is about by their names in transformers (such as `gpt2`). Defaults to all.
+    about some tasks, a separate claim covers these tasks. The variant of this separate claim ends in `not`.
+    `needs_shape` gives the required numbers of layers and heads for claims about numbered heads or a map of all heads.
+    `relative` names the equivalent claim for models of any shape, if there is one. `needs_weights` names a pinned hub
+    model if the claim is about numbers that are specific to this model's weights. If a measurement does not record the
+    weights, only `needs_shape` is checked. `existence` marks claims that some head or layer has a property. If the
+    selected head fails on held-out examples, another head may still have the property, so such a claim can be
+    reproduced but cannot deviate. `version` increases with every change of the definition: what is measured, how it is
+    judged, or what is published. `on_request` marks expensive claims, which are judged only if a command names them.
+    `architectures` lists the architectures that the claim is about by their names in transformers (such as `gpt2`).
+    Defaults to all.
     """
 
     id: str = Field(pattern=r"^[A-J][0-9]+[bp]?$", description="a letter from A to J and a number, such as C5")

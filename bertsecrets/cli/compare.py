@@ -99,7 +99,7 @@ def compare(options: argparse.Namespace) -> int:
     if options.markdown:
         write_whole(options.markdown, findings.markdown())
     if options.html:
-        from bertsecrets.report.html import comparison_page  # needs an extra
+        from bertsecrets.report.html import comparison_page  # needs the extra `report`
 
         write_whole(options.html, comparison_page(findings))
     return int(failed)

@@ -252,7 +252,7 @@ def _add_examples(options: argparse.Namespace, run: "JudgedRun") -> None:
     """If a page is requested and the run is complete, add attention maps to the run for the page's viewer."""
     if not options.html or not options.examples or run.ended is not None:
         return
-    from bertsecrets.report.viewer import find_examples  # needs an extra
+    from bertsecrets.report.viewer import find_examples  # needs the extra `report`
 
     try:
         run.examples = find_examples(run.session.example_maps, run.verdicts, options.examples)

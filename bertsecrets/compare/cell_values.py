@@ -18,7 +18,7 @@ class CellValues:
     """A quantity of a measurement, with one value for each cell (head, layer or model).
 
     Args:
-        unit: Unit of the values. It determines the smallest effect of interest (`claims.band`).
+        unit: Unit of the values, which determines the smallest effect of interest (`claims.band`).
         shape: Shape of the cells: (layers, heads), (layers,), or () for a scalar.
         block: Per-example values; one row per example.
         statistic: Function that computes the cells, [..., cells], from the column means of `block`, [..., k].
@@ -55,7 +55,7 @@ def _special_tokens(measurement: Measurement) -> Iterator[CellValues]:
 
 def _patterns(measurement: Measurement) -> Iterator[CellValues]:
     names = [name for name in measurement.samples if name.endswith("_predicted")]
-    for sample in names or ["special_predicted"]:  # the latter raises an error: no samples were saved
+    for sample in names or ["special_predicted"]:  # the latter raises an error, because no samples were saved
         reading = sample.removesuffix("_predicted")
         for number, name in enumerate(CLASSES):
             share = 100.0 * (measurement.sample(sample) == number)

@@ -180,8 +180,9 @@ class Changes:
     def by_definition(self) -> list[Change]:
         """The verdicts that changed because the suite changed, although weights and data are the same.
 
-        A changed verdict is included if the suite's version or the claim's definition differs. It is also included if
-        all measured values are equal, because only different rules can lead to different verdicts on equal values.
+        A changed verdict is included if the suite's version or the claim's definition differs. A changed verdict is
+        also included if all measured values are equal, because only different rules can lead to different verdicts on
+        equal values.
         """
         suites = [(run.software.get("bertsecrets"), run.commit) for run in (self.before, self.after)]
         return [

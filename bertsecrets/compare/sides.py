@@ -54,7 +54,7 @@ class Values(Section):
         step: Smallest change that a single example can cause.
         mean: Mean across seeds: [layers, heads], [layers], or a scalar.
         std: Standard deviation across seeds, in the same shape; 0 for a single seed.
-        by_seed: Values of each seed. They are not stored in pins.
+        by_seed: Values of each seed, which are not stored in pins.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -106,7 +106,7 @@ class Part(Section):
         data: Digest of the texts of the examples.
         settings: Settings of the measure. Parts with different settings cannot be compared.
         errors: Standard errors over examples, by quantity. Only pins of a single checkpoint contain them.
-        collapsed: Why the model counts as collapsed. It is "" if the model did not collapse with any seed.
+        collapsed: Why the model counts as collapsed; "" if it did not collapse with any seed.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

@@ -1,7 +1,7 @@
-"""Similarity of measured maps to published figures. The figures' values were extracted from their pixels.
+"""Similarity of measured maps to published figures. The values of the figures were extracted from pixels.
 
 Most of the variation in a panel comes from the encoder. A panel therefore correlates even with the panels of other
-tasks and with maps in which the heads of each layer are shuffled. These correlations are used as references.
+tasks and with maps in which the heads of each layer are shuffled. These correlations are the reference correlations.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -203,7 +203,8 @@ def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[st
 def averaged(estimands: Sequence[Estimand], maps: Float[np.ndarray, "seeds k"]) -> list[Estimand]:
     """Return one estimand per seed: the jackknife's pseudo-values, whose spread shows the uncertainty due to seeds.
 
-    They are shifted so that their mean is the value for the average map: this undoes the jackknife's bias correction.
+    The pseudo-values are shifted so that their mean is the value for the average map. This undoes the jackknife's bias
+    correction.
     """
     count, total = len(maps), maps.sum(0)
     of_average = estimands[0].average

@@ -34,8 +34,8 @@ def luck(figures: Measurement) -> Estimand:
     """Return the probability that, by chance, the best of all heads gains at least as much as in figure 8.
 
     Gains are relative to the median of all heads. By chance, the best gain of n heads is the maximum of n / 2
-    half-normal numbers. Their scale is estimated from the positive gains of the same heads, so this is only a screening
-    test.
+    half-normal numbers. The scale of these numbers is estimated from the positive gains of the same heads, so this is
+    only a screening test.
     """
     scores = _figure_8(figures)
     gains = scores - np.median(scores)
