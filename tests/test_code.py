@@ -205,7 +205,7 @@ def test_code_edited_while_it_runs_is_refused(package, monkeypatch):
     assert code.code_digest(TRAINING_MODULE)
     os.utime(path, ns=(0, 0))
     forget()
-    with pytest.raises(UserError, match=r"finetune\.py was edited while this process was running: start it again"):
+    with pytest.raises(UserError, match=r"finetune\.py was edited while this process was running: start the process"):
         code.code_digest(TRAINING_MODULE)
 
 

@@ -21,7 +21,7 @@ from bertsecrets.session import Session
 from bertsecrets.store.files import guarded_writes
 from bertsecrets.types import Request
 
-TASK_RETRIES = 3  # for a job whose machine or process is lost
+TASK_RETRIES = 3  # retries of a job whose machine or process is lost
 CLUSTER_SECONDS = 10.0  # seconds to wait for a cluster to respond
 INHERITED_PREFIXES = ("BERTSECRETS_", "HF_")  # prefixes of environment variables that jobs inherit
 
@@ -40,8 +40,8 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
     """Connect to a Ray cluster and yield a function that runs the jobs of a plan there.
 
     Args:
-        address: Address of the cluster. By default, the address in RAY_ADDRESS is used. If this is not set either, a
-            new cluster is started on this machine.
+        address: Address of the cluster. By default, the address in RAY_ADDRESS is used or, if this variable is not
+            set, a new cluster is started on this machine.
         gpus: Number of GPUs per job. By default, 1 if the session's device is a GPU.
     """
     on_gpu = session.resources.device.type == "cuda"
@@ -79,13 +79,13 @@ def _outcomes(ray: Any, refs: dict[Request, Any]) -> Generator[JobResult]:
     finally:
         for ref in waiting:
             with suppress(Exception):
-                ray.cancel(ref)  # raises KeyboardInterrupt, so that the task cleans up
+                ray.cancel(ref)  # raises KeyboardInterrupt in the task, which then cleans up
         if waiting:
             ray.wait(waiting, num_returns=len(waiting), timeout=CLUSTER_SECONDS)
 
 
 def _work(request: Request, options: RunOptions, marker: str, *before: JobResult) -> JobResult:
-    """Run a job on a machine in the cluster. If its training job failed, return that job's error instead."""
+    """Run a job on a machine in the cluster. If the training of its checkpoint has failed, return that error."""
     errors = (outcome.error for outcome in before if outcome.request.measure is None)
     error = next(filter(None, errors), None)
     if error is None and not Path(marker).exists():
@@ -93,7 +93,7 @@ def _work(request: Request, options: RunOptions, marker: str, *before: JobResult
     return JobResult(request, error=error) if error is not None else _runner(options).run(request)
 
 
-_runner = functools.cache(JobRunner)  # one per process: it reads the data once
+_runner = functools.cache(JobRunner)  # one runner per process, so that a process reads the data only once
 
 
 # ---------------------------------------------------------------------- the cluster
@@ -142,7 +142,7 @@ def _check_answers(address: str) -> None:
 
 
 def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, float], device: str) -> int:
-    """Check that all machines that can run jobs see the store and have the same device. Return how many there are."""
+    """Check that all machines that can run jobs see the store and have the same device. Return their number."""
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     asked = {"CPU": share["num_cpus"], "GPU": share["num_gpus"]}
     alive = [node for node in ray.nodes() if node["Alive"]]
@@ -166,8 +166,8 @@ def _check_nodes(ray: Any, options: RunOptions, marker: Path, share: dict[str, f
             raise UserError(_no_store(marker.parent, name))
         if its_device != device:
             raise UserError(
-                f"machine {name} of the Ray cluster computes on {its_device}, but this machine computes on {device} "
-                "and would not find the results: use machines of the same kind"
+                f"machine {name} of the Ray cluster computes on {its_device}, but this machine computes on {device}, "
+                "and results for different devices are stored separately: use machines of the same kind"
             )
     return len(large)
 

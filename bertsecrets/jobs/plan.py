@@ -1,4 +1,4 @@
-"""Plans of the checkpoints to train and the measurements to make. A plan is ordered and contains each job once."""
+"""Plans: lists of the checkpoints to train and the measurements to make, in order and without duplicates."""
 
 import itertools
 import time
@@ -20,8 +20,8 @@ from bertsecrets.session import Session
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import ALL_TASKS, Request, Subject
 
-# Jobs in order. A measurement may have a leader as its value: another planned measurement, which is made first because
-# its forward pass also yields this one.
+# The jobs in the order in which they run. Each job is mapped to its leader or to None. The leader of a measurement is a
+# planned measurement that runs earlier and whose forward pass yields both measurements.
 Plan = dict[Request, Request | None]
 
 
@@ -107,10 +107,10 @@ def _is_stored(cache: MeasurementCache, job: Request) -> bool:
 
 
 def split_by_stored_tasks(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], str]:
-    """Return the cases that need no new measurements on tasks other than the given ones, and a line about the others.
+    """Return the cases that need new measurements only on the given tasks, and a line about the cases left out.
 
-    A case is kept if all measurements that it needs on tasks other than the given ones are stored. If all cases are
-    kept, the line is empty.
+    A case is kept if all measurements that it needs on other tasks are already stored. If all cases are kept, the line
+    is empty.
     """
     cache = without_network(session)
     others = {str(case): set(case.on_tasks) - set(tasks) for case in cases}
@@ -127,18 +127,19 @@ def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Col
     except UserError:
         return False
     wanted = [job for job in planned if job.measure is not None and job.subject.task in tasks]
-    wanted.sort(key=lambda job: task(job.subject.task).train_rows)  # keys are computed from the rows
+    # Small tasks come first, because computing a cache key reads all rows of the task.
+    wanted.sort(key=lambda job: task(job.subject.task).train_rows)
     return all(_is_stored(cache, job) for job in wanted)
 
 
 def left_out_line(cases: Sequence[Case]) -> str:
-    """Return a line about cases left out because some of their tasks are not selected; empty if there are none."""
+    """Return a line that says which cases are left out and why. If no cases are left out, the line is empty."""
     if not cases:
         return ""
     names = ", ".join(map(str, cases))
     return (
-        f"{counted(len(cases), 'claim')} about several tasks left out ({names}), because measurements on unselected "
-        "tasks are missing: to judge these claims, select all of their tasks"
+        f"{counted(len(cases), 'claim')} left out ({names}), because measurements are missing on tasks that are not "
+        "selected: to judge these claims, select all of their tasks"
     )
 
 
@@ -166,9 +167,10 @@ def perform(session: Session, job: Request) -> bool:
 
 
 def carry_out(session: Session, planned: Plan, outcomes: Generator[JobResult]) -> None:
-    """Record the outcomes of a plan in a session. An interruption closes their generator, which stops all workers.
+    """Record the outcomes of a plan in a session.
 
-    If the session keeps no checkpoints, a subject's checkpoint is deleted once all of its jobs have succeeded.
+    An interruption closes the generator `outcomes`, which stops all workers. If the session keeps no checkpoints, a
+    subject's checkpoint is deleted once all of its jobs have succeeded.
     """
     jobs_left, began = Counter(job.subject for job in planned), time.monotonic()
     with closing(outcomes):
@@ -185,7 +187,7 @@ def carry_out(session: Session, planned: Plan, outcomes: Generator[JobResult]) -
 
 
 def blocking_error(job: Request, outcomes: Mapping[Request, JobResult]) -> Exception | None:
-    """Return the error that blocks a job, if any: an error that ends the run, or one in the required training."""
+    """Return the error that blocks a job, if any: an error that ends the run, or one in the training that it needs."""
     fatal = (outcome.error for outcome in outcomes.values() if isinstance(outcome.error, RunError))
     trained = outcomes.get(job.training) if job.training is not None else None
     return next(fatal, None) or (trained.error if trained is not None else None)

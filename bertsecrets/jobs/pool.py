@@ -17,7 +17,7 @@ from bertsecrets.options import RunOptions
 from bertsecrets.progress import log
 from bertsecrets.types import Request
 
-JOB_ATTEMPTS = 2  # for a job whose worker is killed
+JOB_ATTEMPTS = 2  # attempts to run a job whose worker is killed
 CLEANUP_SECONDS = 30.0  # seconds for a worker to clean up after an interruption
 SPAWN_CONTEXT = multiprocessing.get_context("spawn")  # forking a process with threads may hang
 
@@ -127,7 +127,7 @@ class _Pool:
 
 @contextmanager
 def _other_main_module() -> Iterator[None]:
-    """Hide the main module inside the block. If it is a script, new processes would import it and start another run."""
+    """Hide the main module inside the block. Otherwise, new processes would import a script and run it again."""
     main_module, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
     try:
         yield

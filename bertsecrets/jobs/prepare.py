@@ -101,7 +101,7 @@ class PlannedRunner(Runner):
         self.trains = session.options.checkpoint is None
 
     def split(self, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
-        """Return two lists: cases with stored measurements, and other cases, sorted so that slow cases come last."""
+        """Return the cases whose measurements are all stored, and the other cases, in which slow cases come last."""
         plans = {str(case): self._plan([case], seeds) for case in cases}
         left = remaining(self.session, {job: leader for plan in plans.values() for job, leader in plan.items()})
         stored = {name for name, plan in plans.items() if not left.keys() & plan.keys()}
@@ -113,7 +113,7 @@ class PlannedRunner(Runner):
         return [case for case in cases if str(case) in stored], sorted(waiting, key=is_slow)
 
     def _plan(self, cases: Sequence[Case], seeds: Sequence[int]) -> Plan:
-        """Plan the jobs, starting with long ones. If checkpoints are not kept, each subject's jobs stay together."""
+        """Plan the jobs, with long jobs first. If checkpoints are not kept, the jobs of each subject stay together."""
         plan = plan_for(self.session, cases, self.session.model, seeds)
         if not self.trains:
             return {job: leader for job, leader in plan.items() if self._is_about_checkpoint(job)}
@@ -121,7 +121,7 @@ class PlannedRunner(Runner):
         return ordered if self.session.options.keep_checkpoints == "full" else by_subject(ordered)
 
     def _is_about_checkpoint(self, job: Request) -> bool:
-        """Return whether a job measures the judged checkpoint. Other jobs raise their errors later, during judging."""
+        """Return whether a job measures the judged checkpoint. Errors in other jobs are raised during judging."""
         try:
             return job.measure is not None and bool(self.session.measurements.key(job))
         except UserError:

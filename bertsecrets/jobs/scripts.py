@@ -29,7 +29,7 @@ def command(request: Request, options: RunOptions) -> str:
         arguments += ["--task", subject.task, "--init", subject.initialisation, "--seed", str(subject.seed)]
     for name, value in request.options:
         arguments += ["--option", f"{name}={value}"]
-    arguments += words_of(options, (*RUN_ONLY_OPTIONS, "jobs"))  # `threads` has its share of the cores
+    arguments += words_of(options, (*RUN_ONLY_OPTIONS, "jobs"))  # `--threads` is given instead of `--jobs`
     for argument in arguments:
         _check_line(argument)
     return shlex.join(arguments) + ("" if request.measure is None else " > /dev/null")
@@ -48,7 +48,7 @@ def words_of(options: RunOptions, without: Sequence[str] = ()) -> Iterator[str]:
 
 
 def with_absolute_paths(options: RunOptions) -> RunOptions:
-    """Return options that work in any working directory."""
+    """Return the options with absolute paths, so that they work in any working directory."""
 
     def absolute(name: Any) -> Any:
         return os.path.abspath(name) if name and os.path.isdir(name) else name

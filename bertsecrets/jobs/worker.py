@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def serve(connection: Connection, options: "RunOptions") -> None:
     """Run jobs received over a connection and send back their outcomes, until the connection is closed."""
-    for number in {*TERMINATION_SIGNALS} - {signal.SIGTERM}:  # sent by terminals to all processes; for the parent
+    for number in {*TERMINATION_SIGNALS} - {signal.SIGTERM}:  # sent to all processes, but only for the parent
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, interrupt)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -34,7 +34,7 @@ def serve(connection: Connection, options: "RunOptions") -> None:
 
 
 class JobRunner:
-    """Runs jobs in the given session or, in a worker process, in a session that is opened for the first job."""
+    """Runs jobs in a given session. In a worker process, no session is given, and one is opened for the first job."""
 
     def __init__(self, options: "RunOptions", session: Any = None):
         if session is None and not hidden():  # the bars of parallel processes would overwrite each other

@@ -27,7 +27,7 @@ from bertsecrets.report.text import (
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
-FOLDED_OUTCOME = "not applicable"  # these claims are folded away
+FOLDED_OUTCOME = "not applicable"  # claims with this outcome are shown in a collapsed list
 RERUN_COMMAND = ("bertsecrets", "report")  # judges a claim again
 
 
@@ -90,7 +90,7 @@ class Card:
 
     @property
     def outcome(self) -> str:
-        """The outcome with the reason in a few words."""
+        """The outcome, followed by a brief reason."""
         return outcome_words(self.verdict) + (f" ({self.mark})" if self.mark else "")
 
     @property

@@ -109,7 +109,7 @@ def _(figure: RankedHeads, settings: JudgeParams, caption: str) -> Chart:
         for i in np.argsort(numbers[:, 0], kind="stable")
     ]
     first, last = range(0, min(6, len(table)), 2), range(len(table) - 1, max(5, len(table) - 6), -2)
-    ends = [*first, *last]  # every second one: names are wider than the gap between dots
+    ends = [*first, *last]  # every second head, because names are wider than the gap between dots
     named = " : ".join(f"datum.value == {i} ? '{table[i][0]}'" for i in ends) + " : ''"
     names = alt.Axis(values=ends, labelExpr=named, labelAngle=-90, labelFlush=False, labelOverlap=False, grid=False)
     base = _intervals(["place", "head"], [(i, *row) for i, row in enumerate(table)]).encode(
@@ -333,7 +333,7 @@ def strip_spec() -> dict[str, Any]:
         return base.transform_filter(f"datum.kind == '{kind}'")
 
     chart = alt.layer(
-        of_kind("extent").mark_point(opacity=0).encode(x=x, y=y),  # first: it sets the order of the rows
+        of_kind("extent").mark_point(opacity=0).encode(x=x, y=y),  # comes first, to set the order of the rows
         of_kind("band")
         .mark_rect(color=ACCENT, opacity=0.16)
         .encode(x=x, x2="high:Q", tooltip=alt.Tooltip("label:N", title="band")),
@@ -391,7 +391,10 @@ def as_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
 
 
 def svg(spec: dict[str, Any]) -> str:
-    """Render a specification as reproducible SVG with ids unique to the chart. Its own configuration has priority."""
+    """Render a specification as reproducible SVG with ids that are unique to the chart.
+
+    A configuration in the specification overrides `CHART_CONFIG`.
+    """
     with from_extra("vl-convert-python"):
         import vl_convert
 

@@ -85,7 +85,7 @@ def _reading(claim: Claim) -> str:
 def _smallest_effect_text(case: Case) -> list[str]:
     """Return a line with the smallest effect of interest, or [] if the claim is judged without one.
 
-    It is used only for equalities, and for orders that compare the value with 0.
+    Only equalities, and orders that compare the value with 0, are judged with a smallest effect of interest.
     """
     expect, (size, reason) = case.claim.expect, case.smallest_effect
     matters = isinstance(expect, Equality) or (not isinstance(expect, Figure) and expect.value == 0)

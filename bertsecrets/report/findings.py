@@ -52,7 +52,7 @@ class Findings:
     title: str
     about: str
     tables: Sequence[Table] = ()
-    lines: Sequence[str] = ()  # sentences and lists: a heading in the first line, and an item in each other line
+    lines: Sequence[str] = ()  # sentences, and lists with a heading in the first line and one item per further line
     figures: Sequence["HeadMap"] = ()
 
     def text(self) -> str:

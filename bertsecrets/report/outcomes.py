@@ -10,8 +10,8 @@ from bertsecrets.formats import ERROR
 class Look:
     """The presentation of an outcome. `tint` and `ink` are colours of the page in light and dark mode."""
 
-    sign: str  # a single character, legible without colours
-    style: str  # of rich
+    sign: str  # a single character that is understandable without colours
+    style: str  # text style in rich's notation
     tint: tuple[str, str]  # background
     ink: tuple[str, str]  # text
     meaning: str  # for the legend

@@ -38,8 +38,8 @@ NEXT_STEP = "next, judge your own model on RTE: pytest benchmarks -k rte --model
 MAX_ANNOTATIONS = 9  # GitHub shows ten errors of a step, and the action adds one
 COLLAPSED = {Grounds.SEED_FAILED.code, Grounds.SEEDS_FAILED.code}
 ENOUGH_SEEDS, NEXT_BUDGET = 5, "24h"  # proposed for claims that lack seeds
-NAMED_CLAIMS = 6  # at most, in this proposal
-UNIT_SYMBOLS = {"percent": "%", "standard deviations": "sd"}  # abbreviated
+NAMED_CLAIMS = 6  # maximum number of claims named in this proposal
+UNIT_SYMBOLS = {"percent": "%", "standard deviations": "sd"}  # abbreviations of units
 NOT_DECIDABLE = "not decidable"  # shown for a band that contains nearly all values
 PAPERS = {  # by the short names used in claims
     "K19": "Kovaleva et al. 2019",
@@ -167,13 +167,13 @@ def outcome_mark(verdict: Verdict, accepted: Collection[str] = ()) -> str:
 
 
 def outcome_phrase(verdict: Verdict, accepted: Collection[str] = ()) -> str:
-    """Return the outcome with the reason in a few words. Known deviations and accepted verdicts are marked."""
+    """Return the outcome, followed by a brief reason. Known deviations and accepted verdicts are marked."""
     mark = outcome_mark(verdict, accepted)
     return f"{outcome_words(verdict)} ({mark})" if mark else outcome_words(verdict)
 
 
 def outcome_words(verdict: Verdict | VerdictData) -> str:
-    """Return the outcome with the reason in a few words."""
+    """Return the outcome, followed by a brief reason."""
     status = verdict.status if isinstance(verdict, Verdict) else verdict.verdict or ERROR
     return f"{status}: {verdict.brief}" if verdict.brief else status
 
@@ -331,7 +331,7 @@ def _collapsed_after(verdict: Verdict) -> int | None:
 
 
 def _few_training_rows_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """If a model learned nothing because it had too few training rows, return a line about the claims on it."""
+    """If a model learned nothing because it had too few training rows, return a line about the claims it affects."""
     rows = [limit for verdict in verdicts if (limit := _collapsed_after(verdict)) is not None]
     if not rows:
         return []

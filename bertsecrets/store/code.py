@@ -60,14 +60,14 @@ class ModuleSource:
 
 
 class _ImportTimes:
-    """A finder that finds nothing, but records when each module is imported, to notice later edits of its file."""
+    """A finder that only records when each module is imported, so that later edits of the module's file are noticed."""
 
     def __init__(self) -> None:
         self.start, self.times = time.time_ns(), dict[str, int]()
         self.digested: set[str] = set()  # modules whose digests are cached
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Record the time. If the module has a digest, it is imported again, so forget all digests."""
+        """Record the time. If the module has a digest, it is being imported again, so forget all digests."""
         if name in self.digested:
             self.digested.clear()
             for cached in (code_digest, _reached, _source, _path):
@@ -153,7 +153,7 @@ def imports(module: str) -> frozenset[str]:
 def _reached(module: str) -> dict[str, ModuleSource]:
     """Return the sources of a module and of its direct and indirect imports, sorted by name.
 
-    Imports from installed packages are left out, except from the module's own package and from `bertsecrets`.
+    Imports from installed packages are left out, except those from the module's own package and from `bertsecrets`.
     """
     roots = {PACKAGE_NAME, module.partition(".")[0]}
     reached: dict[str, ModuleSource] = {}
@@ -196,7 +196,7 @@ def _source(name: str) -> ModuleSource | None:
     if path is None:
         return None
     if _was_edited(name, path):
-        raise UserError(f"{path} was edited while this process was running: start it again")
+        raise UserError(f"{path} was edited while this process was running: start the process again")
     if name.partition(".")[0] != PACKAGE_NAME:
         IMPORTED.digested.add(name)
     tree = ast.parse(path.read_bytes())
@@ -209,11 +209,12 @@ def _source(name: str) -> ModuleSource | None:
 
 
 def _was_edited(name: str, path: Path) -> bool:
-    """Return whether a file has changed since it was imported. For files of this suite, since the process started."""
+    """Return whether a file has changed since it was imported or, for files of this suite, since the process began."""
     status = path.stat()
     if name.partition(".")[0] == PACKAGE_NAME:
         return START_MTIMES.get(path, status.st_mtime_ns) != status.st_mtime_ns
-    # Installers may share files between environments, which changes the ctime. An older file moved here changes it too.
+    # A change of ctime reveals that an older file was moved here. For installed packages, the ctime is ignored, because
+    # it also changes if an installer links the file into another environment.
     by_content = os.name == "nt" or is_installed(name.partition(".")[0])
     changed = status.st_mtime_ns if by_content else max(status.st_mtime_ns, status.st_ctime_ns)
     return name in sys.modules and changed > IMPORTED.of(name)

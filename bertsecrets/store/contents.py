@@ -173,11 +173,11 @@ def _leftovers(root: Path) -> Iterator[Unneeded]:
 
 def _damaged(root: Path) -> Iterator[Unneeded]:
     for path in (path for kind in ENTRY_KINDS for path in listed(root / kind) if path.name.endswith(DAMAGED_SUFFIX)):
-        yield Unneeded(path, size(path), "a damaged copy, recreated since")
+        yield Unneeded(path, size(path), "a damaged entry that was recreated")
 
 
 def _reason(item: Item, finished: set[str], outdated: Outdated | None, keep_checkpoints: bool) -> str | None:
-    """Return why an item is not needed, or None. `finished` holds the names of the entries that are stored."""
+    """Return why an item is not needed, or None. `finished` contains the names of stored entries."""
     if item.kind in (GRIDS, TRAINING_STATES) and item.path.name in finished:
         return "parts of a finished measurement" if item.kind == GRIDS else "the state of a finished training run"
     if item.kind == TRAINING_STATES:

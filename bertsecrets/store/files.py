@@ -186,7 +186,7 @@ def _rename(fresh: Path, folder: Path, replace: bool) -> None:
 def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """Yield a hidden temporary file or folder next to `target`, and delete it after the block unless it was renamed.
 
-    Until then, it is marked as in use. Leftovers of killed processes are deleted first.
+    Inside the block, it is marked as in use. Leftovers of killed processes are deleted first.
     """
     for path in leftovers(target):
         remove_unused(path)

@@ -1,4 +1,4 @@
-"""Locks that let only one process at a time make an entry (`held`), and protect items in use from deletion (`in_use`).
+"""Locks that let only one process at a time make an entry (`held`), or protect items in use from deletion (`in_use`).
 
 The operating system releases the locks when a process ends for any reason.
 """
@@ -41,7 +41,7 @@ def held(path: Path, what: str) -> Iterator[None]:
 def held_folder(folder: Path) -> Iterator[None]:
     """Let only one process at a time change files in a folder, without leaving a lock file in it.
 
-    A system without such locks does not separate processes.
+    If the system does not support such locks, several processes can change files at the same time.
     """
     with _opened(folder) as handle:
         if handle is not None and fcntl is not None:
@@ -57,7 +57,7 @@ def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
     If another process holds the lock, this waits for up to `timeout` seconds. On a file system that does not support
     locks, this always succeeds; at worst, two processes then make the same entry.
     """
-    lock = FileLock(path, fallback_to_soft=False)  # whose fallback is a file that outlives a killed process
+    lock = FileLock(path, fallback_to_soft=False)  # the fallback would be a file that outlives a killed process
     try:
         lock.acquire(timeout=timeout)
     except Timeout:

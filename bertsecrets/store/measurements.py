@@ -113,7 +113,7 @@ def _load_kept(entry: Path) -> Measurement:
 
 @dataclass(frozen=True)
 class Shelf:
-    """Saved measurements, which can be judged without the model or the data."""
+    """Saved measurements, on which claims can be judged without the model or the data."""
 
     measurements: tuple[Measurement, ...]
 

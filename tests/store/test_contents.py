@@ -158,7 +158,7 @@ def unneeded(root: Path) -> dict[str, Path]:
         "its checkpoint was made by other code": entry(
             root, "measurements", checkpoint=key("checkpoints", code="other").as_json()
         ),
-        "a damaged copy, recreated since": damaged,
+        "a damaged entry that was recreated": damaged,
         **{f"left behind by a killed process{' ' * place}": path for place, path in enumerate([*killed, half])},
         "parts of a finished measurement": grid(root),
         "made by other code ": grid(root, code="other"),

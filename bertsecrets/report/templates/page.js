@@ -82,7 +82,7 @@ function chosen() {
   const of = checkpoints[place];
   return { of, example: of.rows[row], layer: Number(chooser.elements.layer.value), head: Number(chooser.elements.head.value) };
 }
-// All maps of both models, one byte per weight: its square root in 127ths; for the second, the difference from the first.
+// All maps of both models, one byte per weight: the square root of the weight in 127ths or, for the second model, its difference from the first.
 async function bytes(example) {
   const zipped = Uint8Array.from(atob(example.maps), (character) => character.charCodeAt(0));
   const whole = new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -170,7 +170,7 @@ function choose(layer, head) {
   chooser.elements.head.value = head;
   show();
 }
-function offer() { // this model's layers and heads; initially the head changed most by fine-tuning
+function offer() { // offers this model's layers and heads, and selects the head that fine-tuning changed most
   const { of } = chosen();
   const options = (count) => Array.from({ length: count }, (_, i) => new Option(i + 1, i));
   chooser.elements.layer.replaceChildren(...options(of.layers));
