@@ -33,8 +33,8 @@ class Alignment:
         """Return a mask of the tokens that overlap at least one span of their example.
 
         Args:
-            spans: Spans of each example, in its first text (`part` 0) or its second text (`part` 1). If the text of a
-                span was cut off by truncation, the span overlaps no token.
+            spans: Spans of each example, in its first text (`part` 0) or its second text (`part` 1). A span
+                whose text was cut off by truncation overlaps no token.
         """
         flat = [(i, *span) for i, of_example in enumerate(spans) for span in of_example]
         table = np.array(flat, dtype=np.int64).reshape(-1, 3)
@@ -52,7 +52,7 @@ class Alignment:
         return marks
 
     def links(self, spans: Sequence[Sequence[tuple[Span, Span]]], part: int = 0, to: int | None = None) -> "TokenPairs":
-        """Pair every token of the first span with every token of the second span, for each pair of spans.
+        """For each pair of spans, pair every token of the first span with every token of the second span.
 
         Args:
             part: Index of the text that contains the first span.

@@ -76,7 +76,7 @@ class Tap:
 
 
 def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
-    """Check that rows, except for padding rows, are probability distributions over the tokens that are not padding."""
+    """Check that each row, except padding rows, is a probability distribution over the tokens that are not padding."""
     tolerance = 1e-4 if maps.dtype == torch.float32 else 2e-2
     real = batch.mask[:, None, :, None]
     on_real = maps @ real.to(maps.dtype)  # each row's weight on real tokens; reads the maps once
@@ -92,7 +92,7 @@ def check_maps(maps: Maps, batch: Batch, layer: int) -> None:
 
 
 def _crop(maps: Maps, batch: Batch) -> Maps:
-    """Set the rows of padding tokens to 0, in place, because copying takes as long as computing a measure."""
+    """Set the rows of padding tokens to 0 in place, because a copy would take as long as computing a measure."""
     return maps if bool(batch.mask.all()) else maps.masked_fill_(~batch.mask[:, None, :, None], 0)
 
 

@@ -28,7 +28,7 @@ SIZE_LIMITS = {
 }
 # A pair of texts with capitals, accents, digits and punctuation.
 PROBE_TEXTS = ("Zoë SOLD 23 boats.", "Didn't she?")
-# Settings in tokenizer_config.json, and the settings of BERT's normalizer that they replace.
+# Settings in tokenizer_config.json, and the settings of BERT's normalizer that they override.
 NORMALIZER_SETTINGS = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
@@ -81,9 +81,9 @@ def open_config(ref: ModelRef) -> Any:
         _check_class(config, ref)
     config.return_dict = True
     if getattr(config, "chunk_size_feed_forward", 0):
-        config.chunk_size_feed_forward = 0  # saves memory without changing results, but rejects most lengths
+        config.chunk_size_feed_forward = 0  # chunking only saves memory, and rejects inputs of most lengths
     if getattr(config, "attention_type", None) == "block_sparse":
-        config.attention_type = "original_full"  # BigBird sets this at its first short input, permanently
+        config.attention_type = "original_full"  # BigBird switches to this permanently at its first short input
     return config
 
 
@@ -212,7 +212,7 @@ def _compare_with_file(tokenizer: Any, ref: ModelRef) -> None:
 
 
 def complete_tokenizer(tokenizer: Any) -> Any:
-    """Give a tokenizer a padding token and a separator if it has none, and return it."""
+    """Add a padding token and a separator to a tokenizer that has none, and return the tokenizer."""
     if tokenizer.pad_token_id is None:  # GPT-2, Llama: padding is masked, so any token will do
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     _separate_texts(tokenizer)
@@ -220,7 +220,7 @@ def complete_tokenizer(tokenizer: Any) -> Any:
 
 
 def _separate_texts(tokenizer: Any) -> None:
-    """Make a fast tokenizer insert the end-of-text token before and between texts if it adds no special tokens.
+    """If a fast tokenizer adds no special tokens, make it insert the end-of-text token before and between texts.
 
     GPT-2 was trained with `<|endoftext|>` in these positions. Without a token between them, the two texts of a pair
     would run together.

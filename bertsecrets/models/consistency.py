@@ -17,10 +17,10 @@ from bertsecrets.errors import MisreadError, NotApplicableError, UserError, firs
 from bertsecrets.models.encoding import Encoded, check_finite, collate
 
 CHECKED_EXAMPLES = 8  # number of examples, spread over all lengths
-# Maximum difference between logits, relative to the largest logit. Rounding in float32 causes less than 1e-6, a missing
-# mask 1e-2 or more (MiniLM, with and without fine-tuning). In bfloat16, rounding can cause a few percent.
+# Maximum difference between logits, relative to the largest logit. Rounding in float32 causes less than 1e-6, and a
+# missing mask causes 1e-2 or more (MiniLM, with and without fine-tuning). Rounding in bfloat16 can cause a few percent.
 LOGIT_TOLERANCE, LOGIT_TOLERANCE_BF16 = 1e-3, 0.1
-SMALLEST_SCALE = 0.1  # lower bound of the scale, since rounding errors do not shrink with the logits
+SMALLEST_SCALE = 0.1  # lower bound of the scale, because rounding errors do not become smaller with the logits
 
 Logits = Float[torch.Tensor, "rows outputs"]
 DROPOUTS = (F.dropout, torch.dropout, F.alpha_dropout, F.dropout1d, F.dropout2d)
@@ -36,7 +36,7 @@ class WithoutDropout(TorchFunctionMode):
             return args[0] if args else kwargs["input"]
         if func is F.scaled_dot_product_attention and len(args) < 5:
             return func(*args, **{**kwargs, "dropout_p": 0.0})
-        if func is torch.rand:  # compared with the layer drop rate
+        if func is torch.rand:  # random numbers that models compare with the layer drop rate
             return torch.ones(*args, **kwargs)
         return func(*args, **kwargs)
 
@@ -86,7 +86,7 @@ def check_logits(
 
 
 def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -> None:
-    """Check that padding is masked, so that examples have the same logits alone as in one batch (`logits`)."""
+    """Check that padding is masked, so that an example has the same logits alone as in a batch (`logits`)."""
     device = next(model.parameters()).device
     for row, together in zip(rows, logits, strict=True):
         with torch.inference_mode():
@@ -116,5 +116,5 @@ def largest_difference(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 def largest(logits: torch.Tensor) -> float:
-    """Return the largest absolute logit, or `SMALLEST_SCALE` if that is larger. It scales the tolerances."""
+    """Return the largest absolute logit, or `SMALLEST_SCALE` if that is larger. Tolerances are relative to it."""
     return max(SMALLEST_SCALE, float(logits.abs().max()))

@@ -1,7 +1,7 @@
-"""Descriptions of model objects: digests of everything that decides what a model computes.
+"""Descriptions of model objects: digests of everything that determines what a model computes.
 
-A model and its reopened, saved form compute the same numbers if their descriptions are equal. A model has changed if
-its description has changed. Descriptions are only comparable within one process.
+If a model and the model reopened from its saved form have equal descriptions, they compute the same numbers. A model
+has changed if its description has changed. Descriptions are only comparable within one process.
 """
 
 import functools
@@ -20,7 +20,7 @@ Description = dict[Place, str]
 
 TRUSTED_PACKAGES = frozenset({"torch", "transformers"}) | sys.stdlib_module_names
 RECORDER = "transformers.utils.output_capturing"  # installs hooks that only record outputs
-# Attributes that do not decide numbers, that this suite sets itself, or that are described separately.
+# Attributes that do not affect the computed numbers, that this suite sets itself, or that are described separately.
 IGNORED = {
     *("_parameters", "_buffers", "_modules", "training", "_compiled_call_impl"),  # of modules
     *("_is_hf_initialized", "_output_capturing_hooks_installed", "_weight_conversions", "name_or_path"),  # of models
@@ -35,7 +35,7 @@ IGNORED = {
     *("model_type", "architectures", "dtype", "return_dict", "_output_attentions", "output_hidden_states"),
     "problem_type",
 }
-DEPTH = 10  # of nested objects
+DEPTH = 10  # maximum depth of nested objects
 PLAIN = (type(None), bool, int, float, complex, str, bytes, Enum, torch.dtype, torch.device)
 
 
@@ -119,7 +119,7 @@ class _Reader:
         return self.known[id(value)][0]
 
     def parts(self, value: Any) -> Iterator[Any]:
-        """Yield what distinguishes a value from others of its type."""
+        """Yield what distinguishes a value from other values of its type."""
         match value:
             case torch.Tensor():
                 data = value.detach().cpu().contiguous()
@@ -168,7 +168,10 @@ class _Reader:
 
 
 def _own(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object. Loading sets some attributes to None or False that others do not have."""
+    """Return an object's attributes, except those in `IGNORED` and those with the value None or False.
+
+    When an object is loaded, it may get additional attributes with these two values.
+    """
     return {
         name: inner
         for name, inner in vars(value).items()

@@ -99,7 +99,7 @@ def encode(split: Split, tokenizer: Any, max_length: int) -> Encoded:
 
 
 def identity(tokenizer: Any) -> str:
-    """Return a digest of everything that affects the output of a fast tokenizer, except what `tokenize` sets."""
+    """Return a digest of everything that affects a fast tokenizer's output, except for truncation and padding."""
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
     shown = ("truncation_side", "model_input_names", "all_special_ids", "unk_token_id", "pad_token_id")
     rest = {name: getattr(tokenizer, name, None) for name in shown}

@@ -30,7 +30,7 @@ PINNED_COMMITS = {
 }
 
 # The sha256 of the published files at these commits. Digests of weights come from the hub's LFS pointers. Digests of
-# smaller files come from public projects that pin the same commits, at least two for each file.
+# smaller files come from public projects that pin the same commits, with at least two projects for each file.
 _WORDPIECES = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"  # vocab.txt of all uncased BERTs
 _UNCASED = {
     "tokenizer.json": "ce64fce797c24f68df90b40a3f74f579b336a493db14bd583fd520ea0d8c9a98",
@@ -113,7 +113,7 @@ def full_name(name: str) -> str:
     return repository if not revision or pinned else f"{repository}@{revision}"
 
 
-# Model types whose position ids start after the padding id, so the usable positions are fewer than configured.
+# Model types whose position ids start after the padding id, so that fewer positions are usable than configured.
 POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")
 
 # Model types that read the embeddings of neighbouring tokens. The embeddings of padding must be zero, like the
@@ -123,7 +123,7 @@ READS_NEIGHBOURS = ("mobilebert",)
 # Numbers of segments of model types without type_vocab_size in their configuration.
 SEGMENTS = {"funnel": 3}  # segment 2 is that of [CLS]
 
-# Modifications of the query-key product in some families, by argument name in transformers.
+# Names of arguments in transformers by which some families modify the query-key product.
 LOGIT_TERMS = ("position_bias", "s_aux", "alibi", "softcap")
 
 # Model types without full token-by-token attention maps in every head, and why.
@@ -147,17 +147,17 @@ NO_ANSWERS = {
     "xlnet": "it classifies from the last token, but this suite adds padding at the end of inputs",
 }
 
-# Patterns for the names of weights that may be left unused. Every other weight that the opened model does not use is
-# refused. First, constants and cross-attention anywhere in a model:
+# Patterns for the names of stored weights that a model may leave unused. A model with any other unused weight is
+# rejected. The first pattern matches constants and cross-attention anywhere in a model.
 UNUSED_WEIGHTS = r"(^|\.)(position_ids|inv_freq|masked_bias|attn\.bias)$|(^|\.)(crossattention|ln_cross_attn)\."
 POOLER = "pooler"  # also inside an encoder that is opened without it, like Funnel's decoder
-# Heads of other tasks, stored next to the encoder, for language modelling, pretraining, answers and spans.
+# Heads for other tasks (language modelling, pretraining, answers and spans) that are stored with the encoder.
 OTHER_HEADS = (
     r"cls|\w*predictions|\w*lm_(head|loss)|mlm\w*|nsp\w*|sop_classifier|vocab_\w+|pred_layer|\w*decoder|final_logits_bias"
     r"|qa_\w+|output_\w+|column_output_\w+|start_logits|end_logits|answer_class|seq_relationship|embed_out"
     rf"|{POOLER}"
 )
-# Modules of classifiers, whose weights are left unused only if a new classifier replaces them.
+# Modules of classifiers. Their weights may be left unused only if a new classifier replaces them.
 CLASSIFIERS = r"\w*(classifi|head|regress|score|logit)\w*|dense|linear|sequence_summary"
 
 
@@ -196,7 +196,7 @@ BERT_LAYOUTS = {
         "intermediate.dense", "intermediate.intermediate_act_fn", "output.dense", "output.LayerNorm",
     ),
 }  # fmt: skip
-# The method of such a model that returns, for any hidden vectors, the bias that its layers add to the attention logits.
+# For some model types, the method that computes the bias that all layers add to the attention logits.
 POSITION_TERMS = {"mpnet": "encoder.compute_position_bias"}
 ACTIVATION = 6  # index of the activation, the only module that is neither a Linear nor a LayerNorm
 
@@ -222,9 +222,9 @@ class Family:
 
     @property
     def source(self) -> str:
-        """A digest of the code of these classes and its imports, which is part of the family's cache keys.
+        """A digest of the code of these classes and of their imports. It is part of the family's cache keys.
 
-        If a class has no source file, this begins with `NO_SOURCE` and is unique.
+        If a class has no source file, the digest begins with `NO_SOURCE` and is unique.
 
         Raises:
             UserError: If a file was edited after it was imported.

@@ -1,9 +1,9 @@
 """Models that are given as objects in memory, possibly with hooks, replaced modules or a changed `forward`.
 
-A model object is saved, reopened and compared with its saved form, module by module (see `description`). If they are
-equal, the saved form is measured. Otherwise, the object itself is measured. In this case, code that opens the folder of
-the saved form gets the object, with copies of its weights (see `loans.lent`). After the measurement, the object is
-restored to its former state.
+A model object is saved, and compared module by module with the model that is reopened from its saved form (see
+`description`). If the two are equal, the saved form is measured. Otherwise, the object itself is measured. In this
+case, code that opens the folder of the saved form gets the object, with copies of its weights (see `loans.lent`). After
+the measurement, the object is restored to its former state.
 """
 
 import copy
@@ -37,7 +37,7 @@ from bertsecrets.store.files import read_json, temporary_folder
 from bertsecrets.texts.glue import Split
 
 REPLACED_WEIGHTS = ("weight_orig", "weight_g", "weight_v")  # left by torch.nn.utils.prune and weight_norm
-TRIED_TOKENS = 128  # most tokens of the text on which a model with code of its own is tried
+TRIED_TOKENS = 128  # maximum length of the text on which a model with custom code is tried
 PROBES: Sequence[str] = (
     "A few words.",
     "He was becoming agitated, and she asked him to wait for a while.",
@@ -55,7 +55,7 @@ def check_object(model: Any) -> None:
     if not isinstance(model, PreTrainedModel):
         for inner in ("module", "_orig_mod"):  # of DataParallel and of torch.compile
             if isinstance(getattr(model, inner, None), PreTrainedModel):
-                raise UserError(f"{name} wraps a model: give the model itself, which is its attribute {inner}")
+                raise UserError(f"{name} wraps a model: give the model itself, which is in the attribute {inner}")
         raise UserError(f"a model must be given as a name, a folder or a transformers model, not as {name}")
     check_attention(model)
     for where, module in model.named_modules():
@@ -84,7 +84,7 @@ def check_tokenizer(tokenizer: Any) -> None:
 
 
 def check_attention(model: Any) -> None:
-    """Check that a model uses one of the attention functions of transformers, of which eager attention is a copy."""
+    """Check that a model uses an attention function of transformers. Eager attention can replace any of these."""
     for config in (module.config for module in model.modules() if hasattr(module, "config")):
         if (function := attention_function(config)) is not None:
             raise UserError(
@@ -99,7 +99,7 @@ class Held:
 
     Attributes:
         name: Name of the model in messages and results.
-        difference: Why the saved form cannot stand for the object, or None if they are equal.
+        difference: Why the saved form cannot be measured instead of the object, or None if they are equal.
         storable: Whether results may be stored, because the saved form is measured.
     """
 
@@ -109,7 +109,7 @@ class Held:
         Args:
             tokenizer: The model's tokenizer. If it is None, the tokenizer of `base` is used.
             base: The base model from which the classifier was trained.
-            rows: A row of the task, to try a classifier, or None if the model is a bare encoder.
+            rows: A row of the task, on which a classifier is tried, or None if the model is a bare encoder.
 
         Raises:
             UserError: If the object is not a model, has no tokenizer, cannot be saved or cannot be measured.
@@ -156,7 +156,7 @@ class Held:
         return place and f"its saved form would lose {place}"
 
     def _try(self, base: ModelRef | None, rows: Split | None) -> None:
-        """Open the model that will be measured. If it has code of its own, also run it."""
+        """Open the model that will be measured. If this is the object itself, also try it on a text."""
         if not self.storable and rows is not None and not rows.task.regression:
             names = [*open_checkpoint_config(self.folder, rows.task).id2label.values()]
             if names != [*rows.task.labels]:  # reordering the weights would not reorder the effect of a hook
@@ -179,8 +179,8 @@ class Held:
                 raise UserError(f"the model in memory returns outputs of shape {[*one.shape]} instead of one per class")
             if one.isfinite().all() and not largest_difference(one, other) <= LOGIT_TOLERANCE * largest(one):
                 raise UserError(
-                    "the model in memory computes other numbers each time, even in evaluation mode: remove what draws "
-                    f"random numbers or counts calls ({self.difference})"
+                    "the model in memory computes different numbers each time, even in evaluation mode: remove code "
+                    f"that draws random numbers or counts calls ({self.difference})"
                 )
 
     @contextmanager
@@ -208,7 +208,7 @@ class Held:
         try:
             with lent(self.model, self.folder):
                 yield
-        finally:  # hooks may have noted what they saw
+        finally:  # hooks may have stored data, which must not count as a change
             self._state = describe(self.model, trains=self._trains)
 
 
@@ -232,7 +232,7 @@ def _save(model: Any, folder: Path) -> None:
     try:
         try:
             model.save_pretrained(folder)
-        except RuntimeError:  # modules or weights that the user has shared
+        except RuntimeError:  # raised if modules or weights are shared
             weights = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
             model.save_pretrained(folder, state_dict=weights)
     except Exception as error:  # any architecture's code may raise any exception

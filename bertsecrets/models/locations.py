@@ -179,7 +179,7 @@ def published_identities(name: str) -> set[str]:
 
 
 def recorded_name(name: str) -> str:
-    """Return the name under which a model's outcomes are recorded. It does not depend on where the weights are.
+    """Return the name under which a model's outcomes are recorded. The location of the weights does not affect it.
 
     A folder with the weights of a pinned or packaged model gets the name of that model. Other models keep their full
     name.
@@ -248,13 +248,14 @@ def check_folder(folder: Path) -> None:
 def check_files(folder: Path) -> None:
     """Reject folders whose files do not determine what transformers opens.
 
-    Whether transformers uses an adapter depends on installed packages, and some settings name other files.
+    These are folders with an adapter, which transformers uses only if certain packages are installed, and folders with
+    settings that make transformers read other files.
     """
     for file, names in REDIRECTIONS.items():
         settings = read_json_object(folder / file)
         if (name := next((name for name in names if settings.get(name) is not None), None)) is not None:
             raise RunError(
-                f"{folder / file} names other files to read ({name}), which would not be noticed if they changed: "
+                f"{folder / file} names other files to read ({name}), and changes to those would not be noticed: "
                 "save the model with save_pretrained in another folder"
             )
     adapter = next((path.name for path in matching(folder, ADAPTER_FILES)), None)

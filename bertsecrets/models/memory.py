@@ -19,7 +19,7 @@ from bertsecrets.progress import in_bytes
 CPU_TOKENS, GPU_TOKENS = 2048, 65536
 CPU_BYTES = 512 * 2**20  # maximum memory for a step on a CPU, because larger steps are not faster
 MORE_MEMORY = "end other programs, or use a machine with more memory"
-M_MMAP_THRESHOLD = -3  # option of GNU's mallopt: larger blocks are requested from the system
+M_MMAP_THRESHOLD = -3  # option of GNU's mallopt; blocks above this size are requested from the system
 LOWERED, DEFAULT = 16 * 2**20, 32 * 2**20  # bytes; lower values cost too many system calls
 
 
@@ -43,7 +43,7 @@ class Budget:
         return cls(tokens, max(1, free // (2 * 4 * 3 * width)))
 
     def halve(self, error: BaseException) -> None:
-        """Halve the budget if `error` says that memory ran out. Raise all other errors again."""
+        """Halve the budget if `error` says that memory ran out. Otherwise, re-raise the error."""
         if not ran_out(error):
             raise error
         if self.tokens == 1 and self.kept == 1:
@@ -115,7 +115,7 @@ def training_bytes(
 
 
 def check_memory(what: str, needed: int, device: torch.device, advice: str) -> None:
-    """Raise an error if an operation needs more memory than is free. This is checked before the operation begins."""
+    """Before an operation begins, raise an error if it needs more memory than is free."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     if needed > free:
         raise UserError(f"{what} needs about {in_bytes(needed)} of memory, but only {in_bytes(free)} is free: {advice}")

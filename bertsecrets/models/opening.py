@@ -34,7 +34,7 @@ from bertsecrets.types import InitialisationName
 
 # Names of a setting of sentence-transformers in config.json: the current name, and the name before version 4.
 ACTIVATIONS = ("sentence_transformers", "sbert_ce_default_activation_function")
-# The second module is that of Identity.
+# Modules that define activation functions. The second of them defines Identity.
 ACTIVATION_MODULES = ("torch.nn.modules.activation", "torch.nn.modules.linear", "torch.nn")
 
 UNUSED_EMBEDDINGS = 128  # some models have a few more embeddings than tokens, to round up the size for the hardware
@@ -138,7 +138,7 @@ def _kernel(config: Any, attention: str) -> str:
 
 
 def _prepare_to_classify(config: Any, tokenizer: Any) -> None:
-    """Copy a missing padding token from the tokenizer. The model needs this token to find the end of an input."""
+    """Copy a missing padding token from the tokenizer, because the model needs it to find the end of an input."""
     if (why := NO_ANSWERS.get(config.model_type)) is not None:
         raise NotApplicableError(f"{architecture(config)} cannot be measured: {why}")
     if getattr(config, "pad_token_id", None) is None:

@@ -1,7 +1,7 @@
 """Checks that models run the code of the installed packages, without changes by the running process.
 
-Cache keys record the versions of these packages. They do not cover code that the process patched, global hooks of torch
-or active modes.
+Cache keys record the versions of these packages. They cover neither code that was patched in the process nor global
+hooks and active modes of torch.
 """
 
 import functools
@@ -27,7 +27,7 @@ from bertsecrets.models.locations import ModelRef
 from bertsecrets.store.code import PACKAGE_NAME
 
 MODEL_LIBRARIES = ("torch", "transformers")
-# Modules whose code runs in every measurement or training, besides the modules of the measured architecture.
+# Modules whose code runs in every measurement or training run, besides the modules of the measured architecture.
 ALWAYS_RUN = (
     *("torch", "torch.nn", "torch.nn.functional", "torch.optim", "transformers.activations"),
     *("transformers.modeling_utils", "transformers.tokenization_utils_tokenizers", "transformers.trainer_pt_utils"),
@@ -39,7 +39,7 @@ _verified: dict[tuple[str, str], dict[str, Any]] = {}  # contents of modules and
 def check_code(ref: ModelRef, model: Any = None) -> None:
     """Check that nothing in this process changes what a model computes. If `model` is given, check its modules, too.
 
-    An object that is measured itself (see `loans.lent`) may run any code.
+    If an object in memory is itself measured (see `loans.lent`), its modules may contain any code.
 
     Raises:
         UserError: If a global hook or a mode of torch is active, or if code of the model or of a library is patched.
@@ -73,14 +73,14 @@ def _refuse_hooks() -> None:
                     f"torch has global hooks ({library.__name__}.{name}), which change all models: {ADVICE}"
                 )
     for mode in (*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack()):
-        if not isinstance(mode, DeviceContext):  # of torch.set_default_device
+        if not isinstance(mode, DeviceContext):  # set by torch.set_default_device
             raise UserError(f"the mode {type(mode).__name__} of torch is active, which may change all models: {ADVICE}")
     if any(torch.is_autocast_enabled(device) for device in DEVICE_TYPES):
         raise UserError("torch.autocast is active, which changes all models: leave its `with` block")
 
 
 def _architecture(model_type: str | None) -> Iterator[str]:
-    """Yield the names of an architecture's loaded modules. If the architecture is unknown, include all of them."""
+    """Yield the names of the loaded modules of an architecture or, if it is unknown, of all architectures."""
     from transformers.models.auto.configuration_auto import model_type_to_module_name
 
     folder = "transformers.models." + (f"{model_type_to_module_name(model_type)}." if model_type else "")
@@ -88,7 +88,7 @@ def _architecture(model_type: str | None) -> Iterator[str]:
 
 
 def _functions(name: str) -> list[Any]:
-    """Return the functions and classes in a module of a library. The module is empty if it is not loaded."""
+    """Return the functions and classes in a module of a library. A module that is not loaded counts as empty."""
     if name.partition(".")[0] not in MODEL_LIBRARIES:
         return []
     return [value for value in _contents(name).values() if issubclass(type(value), types.FunctionType | type)]
@@ -137,7 +137,7 @@ def _check_attention(model: Any, own: Collection[str]) -> None:
 
 
 def _foreign(value: Any, own: Collection[str]) -> str | None:
-    """Return the first module that provides code of `value` and is neither installed nor in `own`, or None."""
+    """Return the first module that provides code of `value` and is neither trusted nor in `own`, or None."""
     return next((origin for origin in _origins(value) if origin not in own and not _is_trusted(origin)), None)
 
 
@@ -153,7 +153,7 @@ def _is_trusted(module: str) -> bool:
 
 @functools.cache
 def _requirements() -> set[str]:
-    """Return the names of the packages that torch and transformers may import. Other packages may patch these two."""
+    """Return the names of the packages that torch and transformers may import. No other packages are trusted."""
     requirements = (Requirement(text) for library in MODEL_LIBRARIES for text in metadata.requires(library) or ())
     return {each.name.replace("-", "_").lower() for each in requirements}
 
@@ -177,7 +177,7 @@ def _origins(value: Any) -> Iterator[str]:
         elif issubclass(kind, functools.partial | functools.partialmethod):
             waiting.append(part.func)
         elif (home := str((part if issubclass(kind, type) else kind).__module__)) in sys.modules:
-            yield home  # otherwise a type of an extension module, which may have any name
+            yield home  # any other type is from an extension module, which may have any name
 
 
 def _closure(function: types.FunctionType) -> Iterator[Any]:

@@ -54,7 +54,7 @@ class _Names:
         self.own = {name.removeprefix(self.prefix): weight for name, weight in model.state_dict().items()}
 
     def ignored(self, stored: Iterable[str]) -> Iterator[str]:
-        """Yield unused stored weights that are not reported by transformers, because they match its ignore patterns."""
+        """Yield unused stored weights that transformers does not report because they match its ignore patterns."""
         patterns = getattr(self.model, "_keys_to_ignore_on_load_unexpected", None) or ()
         modules = {name.removeprefix(self.prefix) for name, _ in self.model.named_modules()}
         for name in stored:

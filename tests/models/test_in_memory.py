@@ -675,7 +675,7 @@ def with_another_vocabulary(model):
         (lambda model: 3, "not 3"),
         (with_another_vocabulary, "has embeddings for 1000 tokens, but the tokenizer of .* has 147 tokens: save"),
         (with_classes_in_another_order, r"would lose _forward_hooks of classifier\. Its classes must be in the order"),
-        (with_noise, "computes other numbers each time"),
+        (with_noise, "computes different numbers each time"),
         (with_own_attention, "uses an attention function that is not part of transformers"),
         (lambda model: AutoModelForMaskedLM.from_config(model.config), "shape .* instead of one per class"),
     ],

@@ -43,7 +43,7 @@ def make_checkpoint(
     """Train the model that a subject describes, save it, and return facts for the manifest."""
     kernel = "sdpa" if device.type == "cuda" else "eager"  # on a CPU, SDPA is slower because of dropout
     opened = open_classifier(ref, task(subject.task), subject.initialisation, subject.seed, attention=kernel)
-    release_memory()  # memory of earlier measurements
+    release_memory()  # the memory of earlier measurements
     facts = finetune(
         opened,
         train,
@@ -56,7 +56,7 @@ def make_checkpoint(
         states=states,
     )
     if device.type == "cuda":
-        release_memory()  # memory for training in other processes
+        release_memory()  # so that other processes can use the memory for training
     return facts
 
 
@@ -103,7 +103,7 @@ def finetune(
         )
         check_memory(title, needed, device, "reduce finetune.batch_size or finetune.max_length in params.yaml")
         what, size = "checkpoint", checkpoint_bytes(classifier)
-        if states is not None and not listed(states, "step-*"):  # a state to resume from is already on disk
+        if states is not None and not listed(states, "step-*"):  # otherwise, a saved state already takes up this space
             what, size = "checkpoint and saved state", size + state_bytes(model)
         check_space(f"{title} ({what})", size, folder.parent)
         with return_large_blocks(), explain_out_of_memory(title, needed):

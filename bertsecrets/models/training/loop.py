@@ -32,11 +32,11 @@ from bertsecrets.models.training.texts import EncodedTexts
 from bertsecrets.progress import log, progress
 from bertsecrets.settings import FinetuneParams
 
-# Besides those of LayerNorms, weights with a matching name do not decay (as in transformers' Trainer).
+# Weight decay is not applied to LayerNorms or to weights with a matching name (as in transformers' Trainer).
 UNDECAYED_NAMES = (r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)")
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's state per weight
 RECORDED_LOSSES = 50  # number of losses in a manifest
-SAVING_SHARE = 0.02  # maximum fraction of the time spent on saving states
+SAVING_SHARE = 0.02  # maximum fraction of the time that is spent on saving states
 
 
 class Training:
@@ -92,7 +92,7 @@ class Training:
         self.total = torch.zeros((), device=device)  # sum of the losses since the last logged step
         self.unchecked: list[torch.Tensor] = []  # loss, gradient norm and largest logit per step
         self.seconds_before = 0.0  # seconds spent on training before resuming
-        self.reserved = checkpoint_bytes(classifier)  # disk space in bytes that saved states leave free
+        self.reserved = checkpoint_bytes(classifier)  # bytes of disk space that must remain free when states are saved
 
     def run(self, title: str, states: Path | None) -> None:
         """Take all remaining steps. Meanwhile, show progress and save states."""
@@ -120,7 +120,7 @@ class Training:
 
     def check(self) -> None:
         """Check that training and evaluation compute the same logits if dropout is disabled."""
-        precision, self.precision = self.precision, "float32"  # features have already been encoded
+        precision, self.precision = self.precision, "float32"  # no effect on features, which are encoded already
         rounded = self.features is not None and precision == "bfloat16"
         tolerance = LOGIT_TOLERANCE_BF16 if rounded else LOGIT_TOLERANCE
         check_logits(self.model, self.encoded, lambda rows: self._forward(rows).logits, tolerance)
@@ -130,7 +130,7 @@ class Training:
         """Train on the next batch."""
         at = self.step % self.per_epoch
         if at == 0:
-            torch.empty((), dtype=torch.int64).random_()  # the seed that torch's DataLoader draws for its workers
+            torch.empty((), dtype=torch.int64).random_()  # like torch's DataLoader, which draws a seed for its workers
             self.order = get_length_grouped_indices(self.lengths, self.settings.batch_size)
         size = self.settings.batch_size
         for group in self.optimizer.param_groups:

@@ -93,7 +93,7 @@ def _read(place: Path) -> State:
         raise UserError(problem)
     manifest = read_manifest(place)
     if (manifest.get("kind"), manifest.get("name")) != ("training", place.parent.name):
-        raise UserError("it belongs to another training")
+        raise UserError("it belongs to another training run")
     if place.name != f"step-{manifest.get('step'):09d}":
         raise UserError("it belongs to another step")
     tensors = {file.stem: load_file(file) for file in listed(place, "*.safetensors")}
