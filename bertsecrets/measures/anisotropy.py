@@ -35,7 +35,7 @@ class Anisotropy(Measure):
     n.
 
     Samples: `cosine` and `centred` [example, state]; `same_class` [example], 1 if both rows of a pair have the same
-    label, 0 if not, and NaN for regression. The values of a pair are in its first row. All other rows are NaN.
+    label, 0 if not, and NaN for regression. The values of a pair are stored in its first row. All other rows are NaN.
     """
 
     section = "attention"

@@ -44,10 +44,7 @@ def map_cosine(one: Maps, other: Maps) -> Float[torch.Tensor, "rows heads"]:
 
 
 class CosineObserver(SampleObserver):
-    """Observer of two models.
-
-    For each example, it stores the cosine between the maps of the two models, [example, layer, head].
-    """
+    """Observer that stores the cosine between the maps of two models for each example, [example, layer, head]."""
 
     pairs = True
 

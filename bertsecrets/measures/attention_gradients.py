@@ -25,7 +25,7 @@ from bertsecrets.progress import progress
 from bertsecrets.types import Measurement
 
 TOKEN_KINDS = ("cls", "sep", "other")
-GRADIENT_BATCH_TOKENS = 1024  # per batch; small, because activations are stored for the backward pass
+GRADIENT_BATCH_TOKENS = 1024  # tokens per batch; small, because activations are stored for the backward pass
 
 
 @measure("attention-gradients", title="gradients with respect to attention to [SEP]", source="Clark et al. 2019")

@@ -26,7 +26,7 @@ SHOWN_EXAMPLES = 6  # examples whose full maps are stored
 SHORTEST_PIECES, LONGEST_PIECES = 8, 40  # word-pieces of a displayed example
 AVERAGED_EXAMPLES = 100  # examples to average over: enough for two digits, and processed in seconds
 TARGET_KINDS = ("[CLS]", "[SEP]", "itself", "previous token", "next token", "rest of the same text", "other text")
-SIDES = ("before", "after")  # fine-tuning
+SIDES = ("before", "after")  # before and after fine-tuning
 
 
 @measure("example-maps", title="maps of a few short examples before and after fine-tuning", source="K19 4.3")

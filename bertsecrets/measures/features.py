@@ -2,8 +2,8 @@
 
 The attention received by a token is its column sum divided by the number of rows L. If an input has several tokens of
 one kind, the maximum over these tokens is used. In the last layer, the maximum weight from [CLS] to the tokens of each
-kind is also measured. Inputs that lack such tokens are excluded from the mean for this kind, whereas K19's
-code counts such inputs as 0.
+kind is also measured. Inputs without tokens of a kind are excluded from the mean for that kind, whereas K19's code
+counts these inputs as 0.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ class Features(AttentionMeasure):
     """
 
     class Options(AttentionMeasure.Options):
-        """Options that reproduce what K19's code does differently from the paper.
+        """Options that reproduce details of K19's code that differ from the paper.
 
         With `substrings`, words that merely contain a negation, such as "another", also count as negations. With
         `absent`, inputs without tokens of the measured type are either excluded (`left out`) or count as 0 (`zero`).
@@ -107,7 +107,7 @@ class FeatureObserver(SampleObserver):
             marks: Masks of the tokens of each kind.
             cls: Mask of the [CLS] tokens; only the first [CLS] in each example is used. If None, attention from [CLS]
                 is not stored.
-            absent: Value stored if an input lacks the required words. This value is not used for [CLS] and [SEP].
+            absent: Value stored for inputs without words of a kind. This value is not used for [CLS] and [SEP].
         """
         super().__init__(examples, layers, heads, marks)
         self.absent, self.kinds, self.last = absent, list(marks), layers - 1

@@ -42,7 +42,7 @@ class FrameHeads(EncoderMeasure):
     )
 
     def fingerprint(self, context: MeasureContext) -> str:
-        """Return a digest of the sentence file, or of all XML files in the folder. The location does not matter."""
+        """Return a digest of the sentence file, or of all XML files in the folder. Their location has no effect."""
         frames = context.resources.frames
         if frames is None:
             raise UserError(FRAMES_ADVICE)

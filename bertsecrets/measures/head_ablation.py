@@ -33,7 +33,8 @@ class HeadAblation(AblationMeasure):
     class Options(AblationOptions):
         """`kind` selects what replaces a disabled head: `uniform`, `zero`, `mean` or `resampled` (with seed `draw`).
 
-        `heads` selects sets of heads, numbered from 1: `1.2 1.2+7.6 5 all pairs:3 nested:1.2,7.6`.
+        `heads` selects sets of heads, such as `1.2 1.2+7.6 5 all pairs:3 nested:1.2,7.6`. Layers and heads are numbered
+        from 1.
         """
 
         heads: str | None = None

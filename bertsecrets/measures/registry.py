@@ -69,12 +69,12 @@ def get_measure(name: str) -> "Measure":
 
 
 def is_seedless(name: str) -> bool:
-    """Return whether a measure is independent of seeds, without importing built-in measures."""
+    """Return whether a measure is independent of seeds. Built-in measures are not imported."""
     return _MEASURES[name].seedless if name in _MEASURES else name in SEEDLESS_MEASURES
 
 
 def canonical(request: Request) -> Request:
-    """Return a request without details that cannot affect the result, such as options set to their defaults."""
+    """Return a request stripped of details that cannot affect the result, such as options set to their defaults."""
     if request.measure is None:
         return request
     measure, subject = get_measure(request.measure), request.subject

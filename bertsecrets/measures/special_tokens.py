@@ -24,7 +24,8 @@ from bertsecrets.types import Measurement
 class SpecialTokenObserver(SampleObserver):
     """Observer of one model. It stores the attention that [CLS] and [SEP] receive, with shape [example, layer, head].
 
-    `ids` maps `cls` and `sep` to token ids, or to None if the tokenizer lacks the token. Inputs without it get NaN.
+    `ids` maps `cls` and `sep` to token ids, or to None if the tokenizer lacks the token. NaN is stored for inputs
+    without the token.
     """
 
     def __init__(self, examples: int, layers: int, heads: int, ids: dict[str, int | None]):

@@ -1,4 +1,4 @@
-"""Attention to surface features: words that occur in both texts, and punctuation (the blog's open questions).
+"""Attention to surface features: words that occur in both texts, and punctuation (open questions in the authors' blog).
 
 Words are compared by their letters and digits, case-insensitively. For each token of a word that occurs in both texts,
 `equal` is the token's attention to that word in the other text. `expected` is the attention expected by chance: the

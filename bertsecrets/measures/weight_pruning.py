@@ -28,7 +28,7 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 PRUNED_SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
-UNPRUNED_NAMES = re.compile("bias|embed")  # in names of tensors with two or more dimensions that are not pruned
+UNPRUNED_NAMES = re.compile("bias|embed")  # parts of the names of unpruned tensors with two or more dimensions
 
 
 @measure("weight-pruning", title="score with the smallest weights set to 0", source="Gordon et al. 2020; P20")
@@ -97,7 +97,7 @@ def layer_weights(model: Any) -> list[nn.Parameter]:
 
 @torch.no_grad()
 def prune_smallest(weights: Sequence[torch.Tensor], share: float) -> int:
-    """Set the weights of smallest magnitude to 0 in place, and return how many there are.
+    """Set the weights of smallest magnitude to 0 in place, and return the number of these weights.
 
     Weights that are already 0 count towards `share`, so pruning in steps gives the same result as pruning at once.
     """

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 
 LEAF = -1
-BATCH_MAPS = 256  # maps per batch, so that intermediate results fit into the processor's cache
+BATCH_MAPS = 256  # maps per batch; few enough that intermediate results fit into the processor's cache
 
 
 @dataclass(frozen=True)

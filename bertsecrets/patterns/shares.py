@@ -19,7 +19,7 @@ from bertsecrets.patterns.classes import CLASSES
 
 
 def raw_shares(predicted: Int[np.ndarray, " examples *heads"]) -> Float[np.ndarray, "examples classes"]:
-    """Return the shares of each example's heads that are predicted to belong to each class.
+    """For each example, return the shares of heads that are predicted to belong to each class.
 
     >>> raw_shares(np.array([[0, 0, 1, 4]])).tolist()
     [[0.5, 0.25, 0.0, 0.0, 0.25]]
@@ -63,14 +63,14 @@ def heads_to_draw(heads: int, annotated: int) -> int:
 
 @functools.cache
 def shipped_reader_shares(reading: str) -> list[list[dict[str, float]]]:
-    """Return each reader's class shares from the shipped report. Each inner list is for readers of the same maps."""
+    """Return each reader's class shares from the shipped report, in one inner list for all readers of the same maps."""
     report = json.loads((Path(__file__).parent / "weights" / "report.json").read_text(encoding="utf-8"))
     shares: list[list[dict[str, float]]] = report["readings"][reading]["readers"]["shares"]
     return shares
 
 
 def reader_spread(groups: Sequence[Sequence[Mapping[str, float]]], classes: Iterable[str]) -> tuple[float, int]:
-    """Return the standard deviation across readers of the total share of some classes, and its degrees of freedom.
+    """Return the readers' standard deviation for the total share of some classes, and its degrees of freedom.
 
     Readers are compared only with readers of the same maps.
 

@@ -20,10 +20,10 @@ from bertsecrets.texts.glue import MADE_UP_COLUMN
 from bertsecrets.types import Span
 
 # The criteria for selecting sentences (K19 section 4.2), in tokens separated by white space. The criteria were found by
-# comparing K19's 473 sentences with FrameNet 1.5. They select 433 of the 441 sentences in FrameNet 1.5, and 5 others.
+# comparing K19's 473 sentences with FrameNet 1.5, which contains 441 of them. They select 433 of the 441, and 5 others.
 # Core elements are the members of a frame's core sets, and every overt element, core or not, must be short and far from
 # the target. A literal reading of the paper (elements of type Core, ignoring all others) selects ten times as many.
-SENTENCE_TOKENS, ELEMENT_TOKENS = 12, 3  # at most
+SENTENCE_TOKENS, ELEMENT_TOKENS = 12, 3  # maximum numbers of tokens
 NEAR_TOKENS = 2  # an element is too close if one of its tokens is at most this many tokens from the target
 SENTENCE_LIMIT = 2000  # characters; more than most models can read (the paper's sentences have up to 12 tokens)
 ELEMENT_LIMIT = 50  # core elements per sentence

@@ -105,7 +105,7 @@ def score(metric: str, predicted: np.ndarray, target: np.ndarray) -> float:
     >>> score("accuracy", np.array([0, 1, 1]), np.array([0, 1, 0]))
     0.6666666666666666
     """
-    if metric == "pearson":  # it is shift-invariant, and the squares of centred scores lose no precision
+    if metric == "pearson":  # centring does not change it, and keeps the squares precise
         predicted, target = predicted - np.mean(predicted), target - np.mean(target)
     return float(METRICS[metric](moments(metric, predicted, target).mean(0)))
 
@@ -131,7 +131,7 @@ def if_shuffled(
     Args:
         points: Contribution of a data row to the sum, by predicted class (first axis) and true class (second axis).
 
-    >>> if_shuffled(np.eye(2), np.array([0, 1]), np.array([0, 1]))  # both right or none
+    >>> if_shuffled(np.eye(2), np.array([0, 1]), np.array([0, 1]))  # both right or both wrong
     (1.0, 1.0)
     """
     rows = len(target)

@@ -83,8 +83,8 @@ class OwnTask(Task):
             file: Task file that describes the task. Paths of data are relative to the folder of this file.
 
         Raises:
-            UserError: If the name, metric or a column is invalid, a value is missing, or a label is unknown or the only
-                one. The message names the row, counted from 1, or the line of the file.
+            UserError: If the name, metric or a column is invalid, if a value is missing, or if a label is unknown or is
+                the only one. The message names the row, counted from 1, or the line of the file.
         """
         what, columns = f"task {name}", (texts,) if isinstance(texts, str) else tuple(texts)
         if not re.fullmatch("[A-Za-z][A-Za-z0-9_-]{0,59}", name) or task_name_of(name) in RESERVED_NAMES:
@@ -133,7 +133,7 @@ class OwnTask(Task):
         return f"<Task {self.title}: {kind}; {rows} rows>"
 
     def check_data(self) -> None:
-        """Check that no file of rows has been edited since it was read. Deleted files do not count."""
+        """Check that no file of rows has been edited since it was read. Deleted files are ignored."""
         for path, sha256 in self.data_files.items():
             if path.is_file() and file_sha256(path) != sha256:
                 raise UserError(f"{path} was edited after {self.title} was created from it: create the task again")
@@ -225,7 +225,7 @@ def _read_file(path: Path) -> tuple[dict[str, list[str]], list[int]]:
     for fields, line in rows:
         if len(fields) != len(header):
             raise UserError(f"{path}, line {line} has {len(fields)} fields, but the header has {len(header)}")
-        merged = lines_of("\t".join(fields))  # without quotes, are these lines complete rows?
+        merged = lines_of("\t".join(fields))  # the lines that quotation marks may have merged
         if delimiter == "\t" and len(merged) > 1 and {each.count("\t") for each in merged} == {len(header) - 1}:
             raise UserError(f"{path}, line {line}: quotation marks merge {len(merged)} rows: save the file as CSV")
     columns = {name: [fields[place] for fields, _ in rows] for place, name in enumerate(header)}
@@ -237,7 +237,7 @@ def _number(value: Any) -> float:
 
 
 def _label_name(value: Any) -> str:
-    """Return a class name as text. 1.0 becomes `1`, because pandas turns columns with missing values into floats."""
+    """Return a class name as text. 1.0 becomes `1`, because pandas stores integers with gaps as floats."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -258,7 +258,7 @@ def _classes(table: _Table, given: Sequence[str] | None, metric: str, what: str)
 
 
 def read_task_file(path: Path) -> OwnTask:
-    """Return the task that a YAML file describes. Fields of the file are arguments of `OwnTask`: strings or lists.
+    """Return the task that a YAML file describes. Its fields are arguments of `OwnTask`, as strings or lists.
 
     Raises:
         UserError: If the file or its data are invalid.

@@ -179,7 +179,7 @@ def describe(nlp: Any) -> dict[str, Any]:
 
 
 def _read_cache(path: Path, expected: int) -> list[Sentence] | None:
-    """Return the cached parses, or None if the file is missing or damaged. The texts are then parsed again."""
+    """Return the cached parses, or None if the file is missing or damaged and texts must be parsed again."""
     data = read_json_object(path)
     try:
         sentences = [tuple(Word(*fields) for fields in words) for words in data["parses"]] if is_intact(data) else []

@@ -42,7 +42,7 @@ class TaskRows:
     )
     _cut: dict[tuple[str, str, int | None, bool, bool], tuple[Split, Split]] = field(
         default_factory=dict, init=False, repr=False, compare=False
-    )  # cached with the whole split
+    )  # each with the whole split from which it was cut
 
     def split(
         self, task_name: str, name: str, most: int | None = None, *, first: bool = False, quoted: bool = False

@@ -77,7 +77,7 @@ class Task:
         """
         if self.own and name in self.labels:
             return name
-        ignored = r"[\W_]" if self.own else "[^a-z]"  # own names may differ only in digits, or in other alphabets
+        ignored = r"[\W_]" if self.own else "[^a-z]"  # users' names may differ only in digits or non-Latin letters
         folded = _folded(name, ignored)
         named = [label for label in self.labels if folded[1] and folded == _folded(label, ignored)]
         return named[0] if len(named) == 1 else None

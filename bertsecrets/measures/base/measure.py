@@ -306,7 +306,10 @@ class Measure(ABC):
         """
 
     def results(self, context: MeasureContext) -> Results:
-        """Run the measure. For tasks, add the sample `cluster`: an equal number for all rows that share a text."""
+        """Run the measure. If it uses a task's rows, add the sample `cluster`.
+
+        In this sample, rows that share a text have the same number.
+        """
         results, examples = self.run(context)
         if not self.on_task or len(rows := self.rows(context)) != examples:
             return results, examples
@@ -327,7 +330,7 @@ class Measure(ABC):
 
         Claims about collapsed models are not judged.
 
-        By default, a model has collapsed if some heads, but not all, have no value for the same example.
+        By default, a model has collapsed if, for any example, some heads have a value and other heads have none.
         """
         return heads_without_numbers(measurement)
 

@@ -66,7 +66,7 @@ class ModelChecks:
                 check()
             except NotApplicableError as error:
                 self._refusals[name] = error.with_traceback(None)
-            except UserError as error:  # not cached: this checkpoint may have diverged, unlike others
+            except UserError as error:  # not cached, because only this checkpoint may have diverged
                 return error.with_traceback(None)
             else:
                 self._refusals[name] = None
@@ -74,7 +74,7 @@ class ModelChecks:
 
 
 def refusals(ref: ModelRef) -> dict[str, str | None]:
-    """Return, for each measure that uses a model, why it does not support this one, or None if it does."""
+    """For each measure that uses a model, return why the measure does not support this model, or None if it does."""
 
     @functools.cache
     def opened(kernel: str) -> OpenModel:

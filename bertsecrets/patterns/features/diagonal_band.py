@@ -12,8 +12,8 @@ from bertsecrets.patterns.features.reductions import BAND_DIAGONALS, Row, View
 from bertsecrets.patterns.features.regions import EPSILON, Column, longest_gap, mean
 
 SLOPELESS_WORDS = 5  # words; no slope is computed for texts up to this length
-FAINT_SHARE = 1e-4  # fraction of a row; rows with less attention to a text do not attend to it
-LIT_ROW = 0.45  # rows with a cell this bright near the diagonal do not interrupt a line
+FAINT_SHARE = 1e-4  # fraction of a row's attention; a row that gives a text less than this is ignored
+LIT_ROW = 0.45  # brightness; a row with a brighter cell near the diagonal does not interrupt a line
 
 
 def band_features(view: View) -> dict[str, Column]:

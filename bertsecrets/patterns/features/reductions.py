@@ -17,10 +17,10 @@ from bertsecrets.patterns.map_stack import MapStack
 
 BATCH_CELLS = 2**18  # maximum number of cells per batch
 BAND_DIAGONALS = 5  # diagonals on each side of the main one
-MARGIN_COLUMNS = 4  # columns on each side of the ribbon
-RIBBON_SHARE = 0.25  # maximum distance of the ribbon from the diagonal, as a fraction of the words
+MARGIN_COLUMNS = 4  # additional columns on each side of the ribbon, which contains the cells near the diagonal
+RIBBON_SHARE = 0.25  # maximum distance of a path from the diagonal, as a fraction of the number of words
 OUTSIDE_BRIGHTNESS = -0.5  # brightness of the ribbon's cells outside the map
-LIT_CELL, BRIGHT_CELL = 0.2, 0.5  # brightness thresholds for lit cells in squares and in columns
+LIT_CELL, BRIGHT_CELL = 0.2, 0.5  # brightness thresholds, for cells in squares and for cells in columns
 BORDER_TOKENS = 3  # number of tokens on each side of the border
 DIAGONAL_BATCH_CELLS = 2**16  # maximum number of cells per batch of diagonals
 SMEAR_CELLS = 5  # number of cells averaged along the diagonal
@@ -151,7 +151,7 @@ class Reductions:
     light_sums: Float[torch.Tensor, "maps 2 2 offsets"]
     light_given: Float[torch.Tensor, "maps 7 tokens"]  # for the fourth power of brightness
     light_received: Float[torch.Tensor, "maps 3 tokens"]  # from all rows, from the first text and from the second text
-    brightest: Row  # maximum brightness of a word in each row
+    brightest: Row  # in each row, the maximum brightness of all words
     brightest_place: Places
     bright_cells: Row  # number of cells above `BRIGHT_CELL` in each column
     lit: Float[torch.Tensor, "maps 2 2"]  # number of cells above `LIT_CELL`, by row text and column text
@@ -159,7 +159,7 @@ class Reductions:
     beyond_columns: Float[torch.Tensor, "maps 2 2"]  # brightness above the column's level in both texts
     brightest_column: Row
     border: Float[torch.Tensor, "maps 2 tokens"]  # brightness of each row at the words before and after the border
-    near: Row  # maximum brightness of a word in each row close to the diagonal
+    near: Row  # in each row, the maximum brightness of the words that are close to the diagonal
     smear: Row  # like `near`, after averaging along the diagonal; `rest` is the maximum over all other cells
     rest: Row
     ribbon: Float[torch.Tensor, "words maps ribbon"]  # brightness near the diagonal, excluding special tokens
@@ -260,7 +260,7 @@ def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
     place = DISPLAYED_QUANTILE * last.float()
     low = place.floor().long()
     above = torch.stack([last - low, (last - low - 1).clamp(min=0)], dim=1)  # number of peaks above the quantile
-    edges = peaks.topk(1 + int(above.max()), dim=1).values.gather(1, above)  # padding rows have the weakest, 0
+    edges = peaks.topk(1 + int(above.max()), dim=1).values.gather(1, above)  # peaks of padding rows are 0
     top = torch.lerp(edges[:, 0], edges[:, 1], place - low)
     return (stack.maps / top.clamp(min=EPSILON)[:, None, None]).clamp_(max=1).pow_(GAMMA)
 
@@ -304,7 +304,7 @@ def _write_ribbon(
     one, two = moved[:, :, None, :words].unbind(1)
     torch.addcmul(OUTSIDE_BRIGHTNESS * (1 - one - two), light[:, :, 1 : words + 1], one, out=columns)
     columns.addcmul_(light[:, :, 2 : words + 2], two)
-    # One row down and one column to the right is one row of `room` plus one element.
+    # A step down and to the right advances by one row of `room` plus one element.
     near = [room.as_strided(ribbon.shape, (wide + 1, room.stride(0), 1), row * wide) for row in (1, 2)]
     one, two = moved[:, :, :words].permute(1, 2, 0)[..., None].unbind(0)
     torch.mul(near[0], one, out=ribbon).addcmul_(near[1], two)

@@ -14,7 +14,7 @@ import torch
 from bertsecrets.patterns.features.reductions import View
 from bertsecrets.patterns.features.regions import EPSILON, Column, mean, quarter_sizes
 
-CLOSE_SHARE = 0.2  # maximum distance for distinguishing squares from smears, as a fraction of the inside tokens
+CLOSE_SHARE = 0.2  # maximum distance for telling squares from smears, as a fraction of the number of inside tokens
 DIFFERENCE_FLOOR = 0.05  # fraction of the uniform weight; smaller differences are ignored
 
 
@@ -54,7 +54,7 @@ def block_features(view: View) -> dict[str, Column]:
     square, corner = lit[:, (0, 1), (0, 1)], lit[:, (0, 1), (1, 0)].amax(1)
     larger = square.gather(1, sizes.argmax(1, keepdim=True))[:, 0]
     features = {"square_lit": square.amin(1), "corner_lit": corner, "larger_square_over": larger - corner}
-    # Brightness of each column in the rows of each text. Brightness common to both is a column's, not a square's.
+    # Brightness of each column in the rows of each text. Brightness in both texts belongs to a column, not to a square.
     seen = read.light_received[:, 1:] / sizes.clamp(min=1)[:, :, None]
     features["square_rest"] = (read.beyond_columns / places)[:, (0, 1), (0, 1)].amin(1)
     for i in (0, 1):
