@@ -446,7 +446,7 @@ class Session:
             yield
 
     def _refusal(self) -> str:
-        """Return why the session's model cannot be trained, or "" if it can. Training uses the model's saved form."""
+        """Return why the session's model cannot be trained, or "" if it can. Training opens the model's saved files."""
         held = self._objects.get("model")
         if held is None or held.storable:
             return ""

@@ -120,9 +120,9 @@ def is_result(measurements: Sequence[Measurement]) -> bool:
 def not_learned(measurement: Measurement) -> str:
     """Return a message if a fine-tuned model predicts no better than chance. Otherwise, the message is empty.
 
-    Accuracy must be `LEARNED_ERRORS` standard errors above its expected value for shuffled predictions. Correlation
-    must be as many standard errors above 0. The check is skipped for small samples, for models that are not fine-tuned
-    from pretrained weights, and for modified inputs.
+    Accuracy must be `LEARNED_ERRORS` standard errors above its expected value for shuffled predictions. A correlation
+    must be `LEARNED_ERRORS` standard errors above 0. The check is skipped for small samples, for models that are not
+    fine-tuned from pretrained weights, and for modified inputs.
     """
     samples = measurement.samples
     predicted, target = samples.get("baseline_predicted", samples.get("predicted")), samples.get("target")

@@ -116,7 +116,9 @@ def _connected(address: str | None) -> Iterator[Any]:
             logging_level=logging.ERROR,
         )
     except Exception as error:  # errors of Ray, sockets or gRPC
-        raise UserError(f"no Ray cluster can be used at {address or 'this machine'}: {first_line(error)}") from error
+        raise UserError(
+            f"cannot use a Ray cluster {f'at {address}' if address else 'on this machine'}: {first_line(error)}"
+        ) from error
     try:
         yield ray
     finally:

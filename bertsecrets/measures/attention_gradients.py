@@ -30,10 +30,11 @@ GRADIENT_BATCH_TOKENS = 1024  # tokens per batch; small, because activations are
 
 @measure("attention-gradients", title="gradients with respect to attention to [SEP]", source="Clark et al. 2019")
 class AttentionGradients(MapMeasure):
-    """Values: `sep`, `cls` and `other` [layer, head], the mean absolute gradients with respect to attention to [SEP],
-    to [CLS], and to all other tokens except padding.
+    """Values: `sep`, `cls` and `other`, each of shape [layer, head]. These are mean absolute gradients with respect to
+    attention to [SEP], to [CLS], and to all other tokens except padding.
 
-    Samples: `sep`, `cls` and `other` [example, layer, head]. They are NaN for examples without such tokens.
+    Samples: the same gradients by example, of shape [example, layer, head]. They are NaN for examples without such
+    tokens.
     """
 
     gradients: ClassVar[bool] = True

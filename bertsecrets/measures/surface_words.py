@@ -32,8 +32,7 @@ class SurfaceWords(AttentionMeasure):
     final punctuation, other punctuation and words. `<name>_examples` is the number of inputs that each value is based
     on.
 
-    Samples: per-input values with the same names, each [example, layer, head]. They are NaN for inputs without such
-    tokens.
+    Samples: the same values by input, of shape [example, layer, head]. They are NaN for inputs without such tokens.
     """
 
     companions: ClassVar[tuple[str, ...]] = ()

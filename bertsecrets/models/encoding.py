@@ -125,7 +125,7 @@ def tokenize(
 
 
 def _hide_special(ids: list[list[int]], encodings: Sequence[Encoding], tokenizer: Any, *, paired: bool) -> None:
-    """Replace special tokens that occur in the texts with unknown tokens, in place.
+    """Replace each special token that occurs in a text by the unknown token, in place.
 
     Special tokens that the tokenizer itself has added are kept. The tokenizer's option `split_special_tokens` already
     splits most special tokens in texts. It does not split a token that is a single piece of a sentencepiece vocabulary.

@@ -52,7 +52,7 @@ def held_folder(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def held_now(path: Path, timeout: float = 0) -> Iterator[bool]:
-    """Try to lock the file `path` until the block ends, and yield whether this succeeded.
+    """Try to lock the file `path`, and yield whether this succeeded. The lock is held until the `with` block ends.
 
     If another process holds the lock, this waits for up to `timeout` seconds. On a file system that does not support
     locks, this always succeeds; at worst, two processes then make the same entry.

@@ -149,8 +149,8 @@ def load_pipeline(name: str) -> Any:
         if Path(name).is_dir():
             raise UserError(f"{name} cannot be opened as a spaCy pipeline: {str(error).splitlines()[0]}") from error
         raise UserError(
-            f"spaCy pipeline {name!r} is not installed: python -m spacy download {name}, "
-            "or give the name or folder of another pipeline with the option `spacy`"
+            f"spaCy pipeline {name!r} is not installed: run python -m spacy download {name}, "
+            "or set the option `spacy` to the name or folder of another pipeline"
         ) from error
     lacking = [part for part in ("tagger", "parser") if part not in nlp.pipe_names]
     if lacking:

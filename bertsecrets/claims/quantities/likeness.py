@@ -201,7 +201,7 @@ def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[st
 
 
 def averaged(estimands: Sequence[Estimand], maps: Float[np.ndarray, "seeds k"]) -> list[Estimand]:
-    """Return one estimand per seed: the jackknife's pseudo-values, whose spread shows the uncertainty due to seeds.
+    """Return one estimand per seed. Its value is a pseudo-value of the jackknife, and their spread is that over seeds.
 
     The pseudo-values are shifted so that their mean is the value for the average map. This undoes the jackknife's bias
     correction.

@@ -18,7 +18,7 @@ VISIBLE_BRIGHTNESS, FAINT_BRIGHTNESS = 0.5, 0.35  # clearly visible and barely v
 
 
 def path_features(view: View) -> dict[str, Column]:
-    """Return features of the brightest path, excluding special tokens: its brightness, continuity and straightness."""
+    """Return the brightness, continuity and straightness of the brightest path. Special tokens are left out."""
     count = view.words
     held = view.places < count[:, None]
     path, value = _path(view.read.ribbon, view.widest, count)

@@ -181,7 +181,7 @@ class Reductions:
 
 
 def _shape(name: str, value: torch.Tensor, tokens: int) -> tuple[int, ...]:
-    """Return the shape of a reduction for a single map of `tokens` tokens, given its values for maps of any length."""
+    """Return the shape of a reduction of a single map of `tokens` tokens. `value` may be of other lengths."""
     if name in LENGTHLESS_REDUCTIONS:
         return value.shape[1:]
     return (*value.shape[1:-1], 2 * tokens - 1 if name in DIAGONAL_REDUCTIONS else tokens)
