@@ -39,7 +39,7 @@ class Assumption:
 
     Args:
         check: The check of the assumption against evidence on record, or `none`.
-        why_none: Why no evidence concerns the assumption, if nothing checks it.
+        why_none: Why there is no evidence for or against the assumption, if nothing checks it.
     """
 
     text: str
@@ -47,16 +47,16 @@ class Assumption:
     why_none: str = ""
 
 
-DEFINITION = "it says what as published means"
+DEFINITION = "it defines what *as published* means"
 _WORST = "the worst head costs other encoders several times as much"
 NOT_COMPARABLE = {"worst-head-gain": _WORST, "worst-head-gain-in-sample": _WORST}  # spreads
-NOT_RECORDED = "no evidence of this is recorded"
+NOT_RECORDED = "none is recorded"
 OTHER_ENCODERS = "it is what K19 says of BERT-base; other encoders may differ"
 ASSUMPTIONS = (
     Assumption(
-        "Seeds of fine-tuned scores differ as P20's five seeds do. Standard deviations of a model trained from random "
-        "weights: 1.6 points on RTE, 1.1 on MRPC, 1.5 on SST-2, otherwise 1; with a frozen encoder: 2 on RTE, .6 on "
-        "SST-2, otherwise .5; of the loss from cased tokenization: 1.9 on RTE, .8 on MRPC, .9 on STS-B, otherwise .3.",
+        "Fine-tuned scores vary over seeds as P20's five seeds do. Standard deviations with random weights: 1.6 points "
+        "on RTE, 1.1 on MRPC, 1.5 on SST-2, otherwise 1; with a frozen encoder: 2 on RTE, .6 on SST-2, otherwise .5; "
+        "of the loss from cased tokenization: 1.9 on RTE, .8 on MRPC, .9 on STS-B, otherwise .3.",
         "spreads of scores",
     ),
     Assumption(
@@ -67,29 +67,29 @@ ASSUMPTIONS = (
         "constant answers",
     ),
     Assumption(
-        "Between two seeds 13 % of the answers differ on RTE, 4 to 8 % on other tasks.",
+        "Between two seeds, 13% of the answers differ on RTE, and 4 to 8% on other tasks.",
         "answers that differ",
     ),
-    Assumption("Disabling a head, or cased tokenization, changes about 1 % of the answers.", why_none=NOT_RECORDED),
+    Assumption("Disabling a head, or cased tokenization, changes about 1% of the answers.", why_none=NOT_RECORDED),
     Assumption(
-        "Seeds of attention maps differ in similarity by .012 a layer (.03 in the last two) and .04 a head, in "
-        "attention by .008 a layer and .025 a head, in attention to [SEP] by .008 in all heads below the last two "
-        "layers together, in shares of classes by 2 points or less for rare ones: on RTE and SST-2 by this much, on "
-        "MRPC and STS-B 2.5 times, elsewhere twice; but layers and heads in figures 5 and 6 by no more than those of "
-        "the task's own figure differ, since a figure shows one run.",
+        "Standard deviations over seeds of attention maps: in similarity, .012 per layer (.03 in the last two) and .04 "
+        "per head; in attention, .008 per layer and .025 per head; in attention to [SEP], .008 for a shift of all "
+        "heads below the last two layers; in shares of classes, 2 points, less for rare ones. This is on RTE and "
+        "SST-2; on MRPC and STS-B, 2.5 times as much, elsewhere twice. The layers and heads of figures 5 and 6 vary "
+        "no more than they differ within the task's figure, which shows one run.",
         "spreads of maps",
     ),
     Assumption(
-        "Seeds of ablations differ in the gain of all heads together by .5 points on RTE, otherwise .2, of one head by "
-        ".5 on MRPC and STS-B and .4 on SST-2, of a layer by 2 on RTE and 1 on MRPC; otherwise by half of the standard "
-        "deviation in figure 8 or 9; but by no more than this standard deviation.",
+        "Standard deviations over seeds of gains: of a shift of all heads, .5 points on RTE, otherwise .2; of one "
+        "head, .5 on MRPC and STS-B, .4 on SST-2; of a layer, 2 on RTE, 1 on MRPC; otherwise half of the standard "
+        "deviation in figure 8 or 9, and never more than that standard deviation.",
         "spreads of gains",
     ),
     Assumption(
-        "Three quarters of a head's maps have its class, and so do 70 % of the heads on another task.",
+        "Three quarters of a head's maps have its class, and 70% of the heads keep their class on another task.",
         "steadiness of classes",
     ),
-    Assumption("90 % of the maps of the heads that are best at a relation are diagonal.", "diagonal heads"),
+    Assumption("For the heads that are best at a relation, 90% of the maps are diagonal.", "diagonal heads"),
     Assumption("Cropped maps change .6 times as much as padded ones (figure 5).", "cropped maps"),
     Assumption(
         "Figures 5, 6, 8 and 9 and table 1 are the truth on K19's own validation rows, with the noise of these rows.",
@@ -122,7 +122,7 @@ ASSUMPTIONS = (
     ),
     Assumption("Both [SEP]s of a pair get twice what the more attended one gets.", why_none=NOT_RECORDED),
     Assumption(
-        "Stripes on tokens other than [CLS] and [SEP] are 8 % of the maps: heterogeneous under one reading, vertical "
+        "Stripes on tokens other than [CLS] and [SEP] are 8% of the maps: heterogeneous under one reading, vertical "
         "under the other.",
         why_none=OTHER_ENCODERS,
     ),
@@ -148,9 +148,9 @@ def on_record() -> Mapping[tuple[str, str], VerdictData]:
 
 @cache
 def spread_ratios() -> list[tuple[str, float]]:
-    """Return the quantity of every simulated case that was measured on several seeds of a pretrained model.
+    """Return (quantity, ratio) for every simulated case that was measured on several seeds of a pretrained model.
 
-    With each comes its measured spread over seeds, relative to the spread of the simulated model as published.
+    The ratio is the measured spread over seeds, divided by the spread of the simulated model as published.
     """
     every = (case for case in cases() if case.claim.family in "ACDEFG" and not case.claim.on_request)
     comparable = {str(case): case for case in every if case.claim.quantity not in NOT_COMPARABLE and reads_model(case)}
