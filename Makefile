@@ -1,24 +1,24 @@
-# Each target sets up what it needs: a fresh machine needs no other command.
+# Each target installs what it needs, so no other command is needed on a fresh machine.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# The build comes from pip's index: for CUDA by default; an index of CPU builds saves gigabytes. Set TORCH to another
-# version or file.
+# pip's index decides which build this is: usually CUDA's; an index of CPU builds saves gigabytes. TORCH can also be another
+# version or a file.
 TORCH ?= torch==2.13.0
 DEMO ?= runs/demo
 SEEDS ?= 3
-# `make ...` installs the versions pinned in requirements/, checked by their sha256; `make NEWEST=yes ...` the newest, and
-# `make LOWEST=yes ...` the lowest that pyproject.toml allows; torch is always what TORCH says.
+# `make ...` installs the versions pinned in requirements/ and checks their sha256. `make NEWEST=yes ...` installs the newest
+# versions, and `make LOWEST=yes ...` the lowest that pyproject.toml allows. TORCH always determines the version of torch.
 NEWEST ?=
 LOWEST ?=
 
 .PHONY: install demo notebook pipeline-demo test test-all record rejudge evidence expected oracle attack gpu lint audit lock tables docs clean
 
-# Write .pyc files even if PYTHONDONTWRITEBYTECODE is set: importing torch without them takes three times as long. pip need
-# not compile everything: that takes longer than downloading it.
+# Write .pyc files even if PYTHONDONTWRITEBYTECODE is set, because importing torch without them takes three times as long.
+# Let pip compile nothing, because compiling everything takes longer than downloading it.
 unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip install --quiet --no-compile
-# What the demo needs, and all else that developers need.
+# BASE is what the demo needs, and DEV what developers need in addition.
 BASE := $(VENV)/locked-base
 DEV := $(VENV)/locked-dev
 ifneq ($(NEWEST)$(LOWEST),)
@@ -61,7 +61,7 @@ $(VENV)/maps: data/patterns.dvc $(DEV)
 	$(BIN)/dvc pull --quiet --remote maps $<
 	touch $@
 
-# Claims of every kind, except those that need padded maps or a parser.
+# Claims of every kind, except claims that need padded maps or a parser.
 DEMO_CLAIMS := A2 A3 A4 A5 B C1 C2 C3 C4 D E1 E5 G
 demo: $(BASE)
 	$(BIN)/bertsecrets corpus $(DEMO)/glue
@@ -74,7 +74,7 @@ demo: $(BASE)
 	@echo "Go on: source $(BIN)/activate"
 	@echo "       bertsecrets explain G1"
 
-# Runs the example notebook again, on the demo's corpus and store, and keeps its output.
+# Run the example notebook again, on the demo's corpus and store, and save its output.
 notebook: $(DEV)
 	$(BIN)/bertsecrets corpus $(DEMO)/glue_data
 	cp docs/example.ipynb $(DEMO)
@@ -82,17 +82,17 @@ notebook: $(DEV)
 		--NotebookClient.record_timing=False example.ipynb
 	cp $(DEMO)/example.ipynb docs
 
-# The demo as a DVC pipeline (docs/dvc.md); its values stay in params.yaml.
+# The demo as a DVC pipeline (docs/dvc.md), which leaves its settings in params.yaml.
 pipeline-demo: $(DEV)
 	$(BIN)/bertsecrets corpus runs/corpus
 	PATH="$(abspath $(BIN)):$$PATH" dvc exp run -S 'pipeline=$${sets.demo}'
 
-# Half as many again as there are cores, since tests often wait: for processes that end, for disks, for each other.
+# 1.5 workers per core, because tests often wait for processes, for disks and for each other.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(1, 3 * os.cpu_count() // 2))')
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:benchmark -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 	--durations=10
 
-# The fast tests: what to run after every change. Those of the instruments are left out.
+# The fast tests, except those of the instruments: run them after every change.
 test: $(DEV) $(VENV)/maps
 	$(PYTEST) -m "not slow"
 
@@ -100,47 +100,47 @@ test: $(DEV) $(VENV)/maps
 test-all: $(DEV) $(VENV)/maps evidence
 	$(PYTEST)
 
-# Put the measurements in data/evidence/$(SET), saved by `run --save`, on record (docs/dvc.md).
+# Put the measurements that `run --save` saved in data/evidence/$(SET) on record (docs/dvc.md).
 SET ?=
 record: $(DEV)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python .ci/record "$(SET)"
 	$(BIN)/python docs/tables.py
 
-# Judge the measurements on record again, after a change of claims or of the judge: read the differences.
+# Judge the measurements on record again after a change of claims or of the judge. Then review the differences.
 rejudge: $(DEV) evidence
 	PATH="$(abspath $(BIN)):$$PATH" dvc repro --force data/evidence/dvc.yaml
 	$(BIN)/python docs/tables.py
 
-# The measurements on record, out of the repository itself.
+# Fetch the measurements on record, which the repository itself contains.
 evidence: $(DEV)
 	$(BIN)/dvc pull --quiet --remote evidence --recursive data/evidence
 
-# The expected outputs of the example run, after a change of the report: read the difference.
+# Renew the expected outputs of the example run after a change of the report. Then review the difference.
 expected: $(DEV)
 	RENEW=yes $(BIN)/python -m pytest -p no:benchmark -q tests/report/test_expected.py
 
-# The file of what is reproduced if the model is as published, after a change of claims or of the judge. Killed, it goes on
-# where it stopped.
+# Renew the file of what is reproduced if the model is as published, after a change of claims or of the judge. If killed, the
+# target resumes where it stopped.
 JOBS ?= 2
 oracle: $(DEV) $(VENV)/maps
 	OMP_NUM_THREADS=1 $(BIN)/python -m instruments calibrate --as-published --jobs $(JOBS) --cells runs/oracle.jsonl \
 		--data expected/as-published.json
 	$(BIN)/python docs/tables.py
 
-# All attacks of docs/faults.md; `make test` makes a few.
+# All attacks of docs/faults.md. `make test` runs a few of them.
 attack: $(DEV) $(VENV)/maps
 	OMP_NUM_THREADS=1 BERTSECRETS_ATTACK=long $(BIN)/python -m pytest -p no:benchmark -n auto tests/attack tests/instruments/test_corrupted_files.py
 
-# The tests and speed benchmarks that need a GPU (docs/gpu.md). Needs no environment of its own: there may be no network.
+# The tests and speed benchmarks that need a GPU (docs/gpu.md). No environment is created, because there may be no network.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 gpu:
 	$(if $(GLUE),,$(error give a folder in GLUE's own layout: make gpu GLUE=DIR))
 	@$(GPU_PYTHON) -c "import sys, torch; torch.cuda.is_available() or sys.exit('make gpu: torch finds no GPU here')"
 	$(GPU_PYTHON) -m pytest -m gpu tests
-	@# A separate process, because the tests' type checks slow down everything in theirs.
+	@# Benchmarks run in a separate process, because the tests' type checks slow down everything in the tests' process.
 	$(GPU_PYTHON) -m pytest -m gpu benchmarks/speed --glue "$(GLUE)" --offline --benchmark-json speed-gpu.json
 
-# zizmor's; CI sets pedantic.
+# The strictness of zizmor. CI sets pedantic.
 PERSONA ?= regular
 lint: $(DEV)
 	$(BIN)/ruff check .
@@ -155,7 +155,7 @@ lint: $(DEV)
 	PATH="$(abspath $(BIN)):$$PATH" shellcheck .ci/run
 	$(BIN)/hadolint container/Containerfile
 
-# Insecure code, and known vulnerabilities of what is pinned.
+# Look for insecure code, and for known vulnerabilities in pinned packages.
 audit: $(DEV)
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive bertsecrets instruments
 	$(BIN)/python .ci/audit $(filter-out %/torch-cpu.txt,$(wildcard requirements/*.txt))
@@ -165,7 +165,7 @@ TORCH_CPU_INDEX ?=
 lock: $(DEV)
 	PATH="$(abspath $(BIN)):$$PATH" .ci/lock "$(TORCH)" $(TORCH_CPU_INDEX)
 
-# The tables in docs/, which are generated from code and evidence.
+# Renew the tables in docs/ that are generated from code and evidence.
 tables: $(DEV)
 	$(BIN)/python docs/tables.py
 

@@ -1,11 +1,11 @@
-"""Compares verdicts for the comment on a pull request; run by .github/workflows/verdict-comment.yml.
+"""Comment on a pull request with its changes in verdicts; run by .github/workflows/verdict-comment.yml.
 
-    verdict_comment.py get OLD NEW    fetch the verdicts of the default branch, and of the pull request just tested
-    verdict_comment.py post FILE      post a comment on that pull request, or update the one posted before
+    verdict_comment.py get OLD NEW    fetch the verdicts of the default branch and of the tested pull request
+    verdict_comment.py post FILE      post FILE as a comment on that pull request, or update the earlier comment
 
-Verdicts of a pull request are made by its code and are not trusted. No more than LARGEST bytes of one file of the
-artifact are read, and nothing of it is run; `bertsecrets compare` checks it against its schema. Where the comment goes
-is asked of GitHub for the commit that was tested: no artifact says it.
+A pull request's verdicts are made by its own code, so they are not trusted. Only one file of the artifact is read, up
+to LARGEST bytes, and none of it is run. `bertsecrets compare` validates the file against the schema. GitHub, not the
+artifact, says which pull request belongs to the tested commit.
 """
 
 import io
@@ -19,11 +19,11 @@ from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 ARTIFACT, FILE = "verdicts", "verdicts.json"
-LARGEST = 4_000_000  # bytes, packed and unpacked
-LONGEST = 65_536  # characters that GitHub takes for a comment
+LARGEST = 4_000_000  # maximum number of bytes, both packed and unpacked
+LONGEST = 65_536  # GitHub's limit on the characters of a comment
 MARK = "<!-- bertsecrets: difference of verdicts -->"
 AUTHOR = "github-actions[bot]"
-NOTE = "The demo's corpus is made up: this shows whether a change moves verdicts, and says nothing of the paper."
+NOTE = "The demo's corpus is synthetic: this shows whether a change affects verdicts, and says nothing about the paper."
 
 
 def main(command: str, *paths: str) -> int:
@@ -35,7 +35,7 @@ def main(command: str, *paths: str) -> int:
 
 
 def get(event: dict[str, Any], old: Path, new: Path) -> int:
-    """Write the verdicts of the default branch and those of the tested pull request; say whether there are both."""
+    """Write the verdicts of the default branch and of the tested pull request, and whether both were found."""
     tested = event["workflow_run"]
     pushed = ask(
         f"actions/workflows/{int(tested['workflow_id'])}/runs",
@@ -57,33 +57,33 @@ def get(event: dict[str, Any], old: Path, new: Path) -> int:
 
 
 def verdicts(run: int) -> bytes | None:
-    """Return the file of verdicts that a run of the tests made, unread, or None.
+    """Return the content of the verdicts file that a run of the tests uploaded, or None if there is none.
 
     Raises:
-        SystemExit: the artifact is larger than verdicts can be, or is something else.
+        SystemExit: If the artifact is too large, or is not an archive with a verdicts file.
     """
     listed = ask(f"actions/runs/{int(run)}/artifacts", name=ARTIFACT)["artifacts"]
     found = next((one for one in listed if one["name"] == ARTIFACT and not one["expired"]), None)
     if found is None:
         return None
     if found["size_in_bytes"] > LARGEST:
-        sys.exit(f"the artifact of run {run} has {found['size_in_bytes']} bytes, more than verdicts can have")
+        sys.exit(f"the artifact of run {run} has {found['size_in_bytes']} bytes: too many for verdicts")
     packed = request(f"actions/artifacts/{int(found['id'])}/zip")
     try:
         with zipfile.ZipFile(io.BytesIO(packed)) as archive, archive.open(FILE) as file:
             content = file.read(LARGEST + 1)
     except (zipfile.BadZipFile, KeyError, RuntimeError, NotImplementedError) as error:
-        sys.exit(f"the artifact of run {run} holds no readable {FILE} ({type(error).__name__})")
+        sys.exit(f"the artifact of run {run} contains no readable {FILE} ({type(error).__name__})")
     if len(content) > LARGEST:
-        sys.exit(f"{FILE} of run {run} has more than {LARGEST} bytes, more than verdicts can have")
+        sys.exit(f"{FILE} of run {run} has more than {LARGEST} bytes: too many for verdicts")
     return content
 
 
 def post(event: dict[str, Any], path: Path) -> int:
-    """Post a comment on each open pull request whose head is the tested commit, or update the one posted before."""
+    """Post a comment on each open pull request whose head is the tested commit, or update the earlier comment."""
     text = f"{MARK}\n{path.read_text(encoding='utf-8')}\n<sub>{NOTE}</sub>"
     if len(text) > LONGEST:
-        text = f"{MARK}\nThe difference of verdicts is too long for a comment: see the summary of {own_address()}"
+        text = f"{MARK}\nThe changes in verdicts are too long for a comment: see the summary of {own_address()}"
     numbers = pull_requests(event["workflow_run"])
     for number in numbers:
         earlier = own_comment(number)
@@ -93,12 +93,12 @@ def post(event: dict[str, Any], path: Path) -> int:
             request(f"issues/comments/{earlier}", method="PATCH", data={"body": text})
         print(f"pull request {number}: {'commented' if earlier is None else 'comment updated'}")
     if not numbers:
-        print("no open pull request has the tested commit as its head: a later one will be tested in its turn")
+        print("no open pull request has the tested commit as its head: newer commits have their own test runs")
     return 0
 
 
 def pull_requests(tested: dict[str, Any]) -> list[int]:
-    """Return the numbers of the open pull requests whose head is the tested commit, as GitHub knows them."""
+    """Return the numbers of the open pull requests whose head is the tested commit, according to GitHub."""
     source = tested["head_repository"]
     if source is None:  # the fork was deleted
         return []
@@ -127,12 +127,12 @@ def own_address() -> str:
 
 
 def ask(path: str, **query: object) -> Any:
-    """Return what GitHub's interface answers about this repository."""
+    """Return GitHub's answer to a request about this repository."""
     return json.loads(request(f"{path}?{urlencode(query)}"))
 
 
 def request(path: str, method: str = "GET", data: object = None) -> bytes:
-    """Return what GitHub answers, at most LARGEST bytes; the token goes to GitHub alone, not where it redirects to."""
+    """Return GitHub's answer, of at most LARGEST bytes. The token is sent only to GitHub, not to redirect targets."""
     content = None if data is None else json.dumps(data).encode()
     address = f"{os.environ['GITHUB_API_URL']}/repos/{os.environ['GITHUB_REPOSITORY']}/{path}"
     headers = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}

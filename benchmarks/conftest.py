@@ -1,4 +1,4 @@
-"""Collect the package's benchmarks in a checkout; `speed` runs only if its folder is given."""
+"""Collect the package's benchmarks in a checkout. Those in `speed` run only if their folder is given."""
 
 from pathlib import Path
 

@@ -47,7 +47,7 @@ def rewritten(folder: Path, change: Callable[[Tensors], Tensors]) -> None:
     """Change the weights in a folder."""
     tensors = change(load_file(folder / WEIGHTS))
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS, {"format": "pt"})
-    (folder / "manifest.json").unlink(missing_ok=True)  # it has a digest of the old weights
+    (folder / "manifest.json").unlink(missing_ok=True)  # its digests are those of the old weights
 
 
 def edited(folder: Path, part: str, edit: Callable[[str, torch.Tensor], object]) -> None:
@@ -149,7 +149,7 @@ OF_WEIGHTS = {
 def damaged_sides(
     session: Session, wanted: Sequence[MeasureOnTask], folder: Path, seeds: Sequence[int] = (1,)
 ) -> Iterator[tuple[str, Side]]:
-    """Yield the name of each kind of damage and the side of the damaged checkpoints.
+    """Yield each kind of damage with the damaged checkpoints, as one side of a comparison.
 
     Args:
         folder: Folder for damaged copies.
@@ -180,7 +180,7 @@ def seeds_side(
     seeds: Sequence[int],
     checkpoints: Mapping[int, Path | BertForSequenceClassification] | None = None,
 ) -> Side:
-    """Return the side of the model's checkpoints of these seeds, or of these checkpoints by seed."""
+    """Return one side of a comparison: the model's checkpoints of these seeds, or the given checkpoints, by seed."""
 
     def measure(of: MeasureOnTask, seed: int) -> Measurement:
         checkpoint = checkpoints[seed] if checkpoints else None
@@ -205,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the study and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("pin", type=Path)
-    parser.add_argument("--measure", action="append", default=[], help="repeatable (default: all of the pin)")
+    parser.add_argument("--measure", action="append", default=[], help="measure; repeatable (default: all in the pin)")
     parser.add_argument("--damaged", type=int, default=1, metavar="N", help="damage seeds 1 to N (default: 1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file")
     add_options(parser.add_argument, OPTIONS)
@@ -222,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def study(place: Path, options: RunOptions, measures: Sequence[str] = (), damaged: int = 1) -> dict[str, Any]:
-    """Return the drift that each kind of damage causes, from the pin and from the checkpoint, and the false alarms.
+    """Return the drift that each kind of damage causes relative to the pin and to the checkpoint, and the false alarms.
 
     Raises:
         UserError: The pin cannot be read, or a measurement fails.

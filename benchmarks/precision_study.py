@@ -1,12 +1,12 @@
-"""Decide whether training in bfloat16 changes a conclusion, compared with float32 and the same seeds.
+"""Decide whether training in bfloat16 instead of float32 changes a conclusion, with the same seeds.
 
     python benchmarks/precision_study.py --glue DIR --train-limit 8000 [--task rte] [--seeds 8] [--json FILE]
 
-It changes none if the mean difference between the scores lies within half a point (90 % interval, over seeds and
+No conclusion changes if the mean difference between the scores lies within half a point (90% interval, over seeds and
 tasks), and if verdicts differ between precisions no more often than between two halves of the float32 seeds.
 
 All results are stored, so an interrupted study resumes, and a complete one only reads the store. With --json, the
-result is written after every task, and tasks that the file already contains are not run again: a study can be
+result is written after every task, and tasks that the file already contains are not run again, so a study can be
 continued on another machine.
 """
 
@@ -35,7 +35,7 @@ from bertsecrets.texts.tasks import task
 
 PRECISIONS = ("float32", "bfloat16")
 TASKS = ("rte", "mrpc", "stsb", "sst2")
-MEASURES = ("attention-change", "special-tokens", "scores")  # of the claims whose verdicts are compared
+MEASURES = ("attention-change", "special-tokens", "scores")  # measures of the claims whose verdicts are compared
 CONFIDENCE = 0.90
 LARGEST = 0.5  # points, the smallest difference in scores that matters
 OPTIONS = ("model", "glue", "store", "threads", "limit", "train_limit", "offline", "allow_unofficial_data")
@@ -73,10 +73,10 @@ def study(
 
 
 def recorded(file: Path | None, about: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the results in the file of an earlier run, by task; empty without a file.
+    """Return the results in the file of an earlier run, by task, or nothing if there is no file.
 
     Args:
-        about: Model, seeds, training rows and code of the study, which must be those of the file.
+        about: Model, seeds, training rows and code of the study, which must match those in the file.
 
     Raises:
         UserError: The file is not the result of the same study.
@@ -168,13 +168,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the study and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     add_options(parser.add_argument, OPTIONS)
-    parser.add_argument("--task", action="append", help=f"repeatable (default: {', '.join(TASKS)})")
+    parser.add_argument("--task", action="append", help=f"task to train; repeatable (default: {', '.join(TASKS)})")
     parser.add_argument("--seeds", type=int, default=8, metavar="N", help="seeds 1 to N (default: 8)")
-    parser.add_argument("--claim", action="append", help="repeatable: compare the verdicts on these claims only")
+    parser.add_argument("--claim", action="append", help="compare only the verdicts on this claim; repeatable")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file")
     given = parser.parse_args(arguments)
     if given.seeds < 2:
-        parser.error("--seeds: at least 2 are needed")
+        parser.error(f"--seeds {given.seeds}: give 2 or more")
     given.model = given.model or "minilm"
     chosen = RunOptions.from_namespace(given)
     try:

@@ -1,1 +1,1 @@
-"""How the suite's instruments were made and checked. Needs a checkout, and is never imported by `bertsecrets`."""
+"""Tools that make and check the suite's instruments. They need a checkout, and `bertsecrets` never imports them."""

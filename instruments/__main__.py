@@ -1,4 +1,4 @@
-"""`python -m instruments`: the commands of the instruments."""
+"""The command line `python -m instruments`."""
 
 import sys
 

@@ -32,7 +32,7 @@ class DamagedArchiveError(ValueError):
 
 @contextmanager
 def unpacking(path: Path, advice: str) -> Iterator[None]:
-    """Turn errors on reading an archive or an unpacked archive into a one-line error that ends with `advice`.
+    """Turn errors from reading a packed or unpacked archive into a one-line error that ends with `advice`.
 
     Raises:
         UserError: If the file is damaged, encrypted, too large, unreadable or not an archive.

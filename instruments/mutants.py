@@ -1,4 +1,4 @@
-"""Mutation testing, which inserts small faults into the package one at a time, and shows which faults tests detect."""
+"""Mutation testing: insert small faults into the package, one at a time, and show which of them the tests detect."""
 
 import ast
 import os
@@ -31,7 +31,7 @@ UNCOMMITTED = ("git", "ls-files", "--modified", "--others", "--exclude-standard"
 
 @dataclass(frozen=True)
 class Mutant:
-    """A fault that replaces the characters `start` to `end` of a file, given relative to the project, by `new`."""
+    """A fault that replaces the characters `start` to `end` of a file by `new`. The path is relative to the project."""
 
     file: str
     line: int
@@ -92,7 +92,7 @@ def faults(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def sampled(modules: Iterable[str], count: int, seed: int) -> list[Mutant]:
-    """Return `count` random mutants of each module, of as many kinds as possible and always the same for a seed."""
+    """Return `count` random mutants of each module, of as many kinds as possible. The seed determines the choice."""
     chosen: list[Mutant] = []
     for module in modules:
         path = PROJECT / module
@@ -138,7 +138,7 @@ def judged(mutants: Sequence[Mutant], tests: Sequence[str]) -> Iterator[tuple[Mu
             path = folder / mutant.file
             source = path.read_text(encoding="utf-8")
             path.write_text(source[: mutant.start] + mutant.new + source[mutant.end :], encoding="utf-8")
-            os.utime(path, (number, number))  # a new time for each mutant, so that no compiled module is reused
+            os.utime(path, (number, number))  # a new file time for each mutant, so that no compiled module is reused
             code, output = run_tests(folder, tests)
             failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
             yield mutant, "" if code == SURVIVED else failed[0] if failed else f"exit code {code}"
@@ -171,7 +171,7 @@ def _run_and_exit(folder: Path, output: Path, tests: Sequence[str]) -> None:
             del sys.modules[name]
         import pytest
 
-        imported = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # libraries are already imported, not rewritten
+        imported = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # libraries are imported before pytest
         code = pytest.main(["-x", "-q", "-p", "no:benchmark", "-p", "no:cacheprovider", *imported, *tests])
         sys.stdout.flush()
         os._exit(int(code))

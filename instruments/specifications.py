@@ -63,7 +63,7 @@ CHOICES: dict[str, Choice] = {
         Choice("rows", "which rows are read if there are too many", "drawn", "first", {"rows": "first"}),
         Choice("quoting", "how files are parsed", "as text", "csv quoting", {"quoted": True}),
         Choice("casing", "case of an uncased model's inputs", "lower", "cased", {"cased": True}),
-        Choice("separators", "which of two [SEP] counts", "larger", "sum", arguments={"kind": "sep_sum"}),
+        Choice("separators", "which of two [SEP]s counts", "larger", "sum", arguments={"kind": "sep_sum"}),
         Choice("pairing", "which verb is paired with which subject", "its own", "zipped", {"zipped": True}),
         Choice(
             "third relation",
@@ -107,7 +107,7 @@ class Specification:
 
     @property
     def agrees(self) -> bool:
-        """Whether the observed quantity is on the claim's side of the threshold or in the band, with any interval."""
+        """Whether the observed value is on the claim's side of the threshold or in the band. Intervals are ignored."""
         expect, observed = self.verdict.case.claim.expect, self.verdict.observed
         if observed is None:
             return False

@@ -201,7 +201,7 @@ def test_there_is_one_comment_and_later_runs_update_it(comment, github):
     theirs, ours = github.comments[5]
     assert theirs["body"] == comment.module.MARK  # by someone who imitates our comment
     assert ours["body"].startswith(f"{comment.module.MARK}\nnothing has changed")
-    assert "says nothing of the paper" in ours["body"]
+    assert "says nothing about the paper" in ours["body"]
 
 
 def test_the_comment_goes_only_where_the_tested_commit_is_the_head(comment, github, capsys):

@@ -1,7 +1,7 @@
 """How the cost of disabling every head grows with layers, heads, rows and sequence length.
 
-At every point, results must equal those of plain passes before times are compared. Processor times are compared,
-because other programs disturb these least.
+At every point, results must equal those of plain passes before times are compared. The times are processor times,
+because other programs disturb them least.
 """
 
 import io

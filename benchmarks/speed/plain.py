@@ -1,4 +1,4 @@
-"""The baseline of the engine, which is plain transformers with eager attention and a full pass for each set of heads.
+"""The engine's baseline: plain transformers with eager attention and a full pass for each set of heads.
 
 The weights of the disabled heads are overwritten with 1/L. The multiply-adds of baseline and engine are counted.
 """

@@ -1,8 +1,8 @@
 """Record the results of the speed benchmarks for docs/performance.md.
 
-pytest benchmarks/speed --glue DIR --benchmark-json speed.json
-python benchmarks/speed/record.py speed.json # writes expected/evidence/speed.json and the chart of the page make tables
-# renews the tables of the page
+    pytest benchmarks/speed --glue DIR --benchmark-json speed.json
+    python benchmarks/speed/record.py speed.json    # writes expected/evidence/speed.json and the chart of the page
+    make tables                                     # renews the tables of the page
 
 Several files are merged. Results of a machine with a GPU are written to speed-gpu.json, without a chart.
 """

@@ -1,4 +1,4 @@
-"""The ablation engine compared with one plain pass per head, first for equal results and then for the ratio of times.
+"""The ablation engine against one plain pass per head: results must be equal before times are compared.
 
     pytest benchmarks/speed/test_ablation_speed.py --glue DIR -k minilm
 
@@ -63,7 +63,7 @@ def test_all_heads_against_plain_passes(make, rows, every, goal, rte_rows, bench
 
 @pytest.mark.gpu
 def test_bert_base_in_bfloat16_on_a_gpu(rte_rows, benchmark, timed, show, record):
-    """Goal: in bfloat16 at least 20 times as fast as plain float32 passes. Predictions that differ are counted."""
+    """Goal: in bfloat16, at least 20 times as fast as plain float32 passes. Differing predictions are counted."""
     classifier = bert_base()
     encoded = encode(rte_rows(277), classifier.tokenizer, 128)
     sets = single_heads(classifier.layers, classifier.heads)

@@ -1,4 +1,4 @@
-"""One streaming pass compared with a pass per feature, first for equal results and then for the ratio of times.
+"""One streaming pass against a pass per feature: results must be equal before times are compared.
 
     pytest benchmarks/speed/test_attention_speed.py --glue DIR
 
@@ -46,7 +46,7 @@ def maps_of(model, batch) -> np.ndarray:
 
 
 def test_one_pass_against_a_pass_per_feature(rte_rows, benchmark, timed, show, record):
-    """Goal: all statistics of claims C and E are 8 times as fast, and take at most 1.5 times a plain forward pass."""
+    """Goal: compute all statistics of claims C and E 8 times as fast, in at most 1.5 times a plain forward pass."""
     base = minilm()
     tuned = open_classifier(locate("minilm"), task("rte"), "random", 2)
     encoded = encode(rte_rows(ROWS), tuned.tokenizer, 200)

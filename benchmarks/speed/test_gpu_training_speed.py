@@ -1,4 +1,4 @@
-"""Training a model of BERT-base's shape on a GPU, with five seeds on each of seven tasks, against a plain Trainer.
+"""Training a model of BERT-base's shape on a GPU (five seeds on each of seven tasks), against a plain Trainer.
 
     pytest benchmarks/speed/test_gpu_training_speed.py --glue DIR
 
@@ -22,7 +22,7 @@ from bertsecrets.texts.tasks import TASKS, task
 
 SEEDS = 5
 GOAL = 6.0
-AT_ONCE = 8  # trainings
+AT_ONCE = 8  # number of simultaneous trainings
 ROWS = 3200  # training rows of each task
 CLOSE = 0.02  # relative difference between losses and gradient norms in bfloat16 and in float32
 COMPARED = 12  # batches

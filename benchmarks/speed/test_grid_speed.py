@@ -1,4 +1,4 @@
-"""Grids of disabled heads in bfloat16 compared with float32, first for predictions and then for the ratio of times.
+"""Grids of disabled heads in bfloat16 against float32: predictions are compared first, then times.
 
     pytest benchmarks/speed/test_grid_speed.py --glue DIR -k minilm
 

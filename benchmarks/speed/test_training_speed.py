@@ -88,7 +88,7 @@ def test_bfloat16_over_float32(make, goal, training_rows, benchmark, show, recor
 
 
 def test_share_of_the_rate_of_matrix_products(training_rows, benchmark, show, record):
-    """The rate of a training step on RTE with MiniLM, over that of its largest matrix product alone in bfloat16."""
+    """The rate of a training step on RTE with MiniLM, relative to its largest matrix product alone, in bfloat16."""
     split = training_rows("rte").head(ROWS)
     with return_large_blocks():
         ours = Steps(minilm("rte"), split, "bfloat16")

@@ -1,4 +1,4 @@
-"""Shared code of the training benchmarks, which runs some steps of the suite's training and of a plain Trainer.
+"""Shared code of the training benchmarks: run some steps of the suite's training and of a plain Trainer.
 
 This module contains no tests, so that other processes can import it.
 """
@@ -97,7 +97,7 @@ def run_glue(
     def taken() -> tuple[float, float]:
         clock = Clock()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings of the Trainer
+            warnings.simplefilter("ignore")  # hides the Trainer's warnings
             trainer = Trainer(
                 classifier.model, arguments, train_dataset=rows, data_collator=default_data_collator, callbacks=[clock]
             )

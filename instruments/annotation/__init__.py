@@ -1,1 +1,1 @@
-"""Annotation of attention maps, which includes drawing, labelling and storing sets of maps."""
+"""Annotation of attention maps: drawing, labelling and storing sets of maps."""

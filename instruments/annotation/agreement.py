@@ -40,7 +40,7 @@ def label_agreement(first: Sequence[str], second: Sequence[str]) -> Agreement:
     """Return the agreement of two annotators on the same maps, with a bootstrap interval over maps.
 
     Raises:
-        UserError: If labels are missing, their numbers differ, or a class is unknown.
+        UserError: If there are no labels, the annotators labelled different numbers of maps, or a class is unknown.
     """
     if len(first) != len(second) or not first:
         raise UserError(
@@ -59,7 +59,7 @@ def label_agreement(first: Sequence[str], second: Sequence[str]) -> Agreement:
 
 
 def set_agreement(maps: MapSet) -> Agreement | None:
-    """Return the agreement of first and second labels on the maps with both labels, or None if no map has both."""
+    """Return the agreement of first and second labels on maps that have both, or None if there are no such maps."""
     pairs = [(first, second) for first, second in zip(maps.labels, maps.second_labels, strict=True) if first and second]
     return label_agreement(*zip(*pairs, strict=True)) if pairs else None
 
@@ -78,7 +78,7 @@ def kappa(tables: Float[np.ndarray, "tables first second"]) -> Float[np.ndarray,
 
 
 def reader_shares(by_reader: Iterable[Mapping[str, str]]) -> list[list[dict[str, float]]]:
-    """Return the class shares of each reader, grouped by readers of the same maps.
+    """Return each reader's class shares, grouped with those of the other readers of the same maps.
 
     Args:
         by_reader: Classes assigned by each reader, for each map.

@@ -33,14 +33,14 @@ LABELS = ("label", "second label", "third label")
 FURTHER = "further labels"
 COLUMNS = ("name", "model", "task", "state", "layer", "head", "example", "tokens", "boundary", *LABELS, FURTHER)
 PLAIN_WORDS_COLUMNS = ("name", "words", "reader", "class")
-VARIABLE = "BERTSECRETS_MAPS"  # environment variable with an alternative folder for the suite's maps
+VARIABLE = "BERTSECRETS_MAPS"  # environment variable that names a folder to use instead of the suite's own maps
 OWN, UNSEEN = "data/patterns", "unseen"
 HOW_TO_GET = f"run `dvc pull data/patterns.dvc`, or set {VARIABLE} to their folder"
-TEXTS: dict[str, Reading] = {"paper": "special", "blog": "stripes"}  # reading by the text that readers were given
-# Readers whose labels are held out from training, to measure agreement among readers and with new readers.
+TEXTS: dict[str, Reading] = {"paper": "special", "blog": "stripes"}  # the reading that each text defines
+# Readers whose labels are held out from training, to measure how well they agree with each other and with classifiers.
 HELD_OUT_READERS = ("5", "6", "7")
 # Readers of maps that were chosen because classifiers were unsure of them. Such maps are not a random sample, so their
-# labels train classifiers and evaluate nothing.
+# labels are used for training but not for evaluation.
 READERS_OF_UNSURE_MAPS = ("8", "9")
 LARGEST = float(np.finfo(np.float16).max)  # largest value that can be stored
 SHARD_LIMIT = 512 * 2**20  # maximum size of a file's values in bytes, enough for 26 000 maps of 100 tokens
@@ -95,7 +95,7 @@ class PatternMap:
 class MapSet:
     """Maps with the labels of up to three annotators. Missing labels are None.
 
-    `further_labels` are the labels of all later annotators, who usually saw only maps with different labels.
+    `further_labels` are the labels of all later annotators, who usually saw only maps on which earlier labels differed.
     """
 
     maps: tuple[PatternMap, ...]
@@ -136,7 +136,7 @@ class MapSet:
 
     @property
     def agreed(self) -> list[bool]:
-        """Whether at least 80 % of each map's labels are equal, which is true for maps with one label."""
+        """Whether at least 80% of each map's labels are equal, which is always true for maps with one label."""
         return [labels_agree(given) for given in self.votes]
 
     def settled(self) -> "MapSet":
@@ -307,11 +307,11 @@ def read_plain_words(folder: Path) -> dict[str, dict[Reading, Labels]]:
 def under(
     maps: MapSet, by_map: Mapping[str, Mapping[Reading, Labels]], reading: Reading, *, unsure: bool = False
 ) -> MapSet:
-    """Return the maps labelled under a reading, with the labels of non-held-out readers in file order.
+    """Return the maps labelled under a reading, with their labels in file order, except those of held-out readers.
 
     Args:
-        unsure: Whether to return the maps that were chosen because classifiers were unsure of them, instead of those
-            that were drawn at random.
+        unsure: Whether to return the maps that were chosen because classifiers were unsure of them. By default, the
+            randomly drawn maps are returned.
     """
     chosen = {
         name: [

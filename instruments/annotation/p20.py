@@ -1,9 +1,10 @@
 """The annotated maps of P20 (Prasanna et al. 2020), from `data/head_classification_data.tar.gz` in P20's repository.
 
 The format is that of P20's loader (`src/classify_attention_patterns.py`). `raw/labels.txt` contains lines of the form
-`label = name, name`, and the folder next to `raw` contains one `.npy` file of raw attention per map, of any size. Names
-without an underscore are zero-padded to 4 characters. Single, double and multiple vertical are merged into one class,
-as in K19 (Kovaleva et al. 2019). `mix` means vertical and diagonal, and `other` means everything else.
+`label = name, name`, and the folder next to `raw` contains one `.npy` file with the raw attention of each map, which
+may have any size. Names without an underscore are zero-padded to 4 characters. Single, double and multiple vertical are
+merged into one class, as in K19 (Kovaleva et al. 2019). `mix` means vertical and diagonal, and `other` means everything
+else.
 
 This module was tested on generated archives in this format, but not yet on P20's own archive.
 """

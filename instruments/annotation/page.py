@@ -1,6 +1,6 @@
 """The annotation page, a self-contained HTML file with all maps of a set.
 
-Labels stay in the browser until the annotator downloads them as `annotations.tsv`, which replaces that of the set.
+Labels stay in the browser until the annotator downloads them as `annotations.tsv`, to replace the set's file.
 """
 
 import base64
@@ -68,7 +68,7 @@ def write_page(
         "palette": palette(),
         "full_bar": FULL_BAR,
     }
-    inlined = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # so that no map name ends the script
+    inlined = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")  # no map name can close the script
     write_whole(file, TEMPLATE.read_text(encoding="utf-8").replace(DATA, inlined))
 
 

@@ -1,7 +1,7 @@
 """Contact sheets, which show pictures of maps for labelling, identified only by number.
 
 Ticks outside the map mark [CLS] (blue) and [SEP] (red). The bar below each column shows the fraction of attention that
-the column receives, up to 40 %. The bar on the right shows the fraction for [CLS] and [SEP] combined. Bars that reach
+the column receives, up to 40%. The bar on the right shows the fraction for [CLS] and [SEP] combined. Bars that reach
 the line at half height are red. Bars have a linear scale. Colours have a square-root scale, which makes faint cells
 visible.
 """

@@ -13,7 +13,7 @@ from bertsecrets.types import Subject
 from instruments.calibration import truth
 from instruments.calibration.worlds import PAPER, Made, Options, SimulatedModel, simulates
 
-FLIPPED = 0.001  # fraction of an answer's variance due to disabling a head, which flips about 1 % of the answers
+FLIPPED = 0.001  # fraction of an answer's variance due to disabling a head, which flips about 1% of the answers
 OTHER = 0.5  # fraction due to a different initialisation
 CASED = 0.001  # fraction due to a different tokenization
 EXACT_ROWS = 20_000  # number of rows of a validation set without noise
@@ -88,7 +88,7 @@ class Exam:
     def _reordered(self, luck: np.ndarray) -> np.ndarray:
         """Return the exam's difficulties, sorted within each class in the order of luck [*models, rows].
 
-        For regression, luck is adjusted to have the same correlation with the target as the difficulties.
+        For regression, luck is adjusted so that its correlation with the target equals that of the difficulties.
         """
         if TASKS[self.task].regression:
             off = self.target - self.target.mean()

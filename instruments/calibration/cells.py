@@ -1,4 +1,4 @@
-"""Cells, each of which is a case that the real judge judges in many worlds of one kind. Finished blocks are saved."""
+"""Cells: in each, the real judge judges one case in many worlds of one kind. Finished blocks are saved."""
 
 import hashlib
 import json
@@ -71,8 +71,8 @@ class Counts:
     Args:
         outcomes: Number of worlds with each outcome, by procedure.
         seeds: Number of seeds in all worlds, by procedure.
-        examples_intervals: Number of intervals that are due to examples (`examples_interval`), and the sums of their
-            lower and upper ends. Only counted for orders in worlds as published.
+        examples_intervals: Number of intervals due to examples alone (`examples_interval`), and the sums of their lower
+            and upper ends. Such intervals are only counted for orders in worlds as published.
         examples: Number of rows of the case's task, or None for claims over several tasks.
         seen: Digests of the verdicts of `auto`. If two cases of a task have the same digests, they are duplicates.
         truth: Noise-free value of the claim's quantity under the paper's reading, or None if it cannot be computed.
@@ -139,7 +139,7 @@ class Rates:
 
     @property
     def examples_interval(self) -> list[float] | None:
-        """The mean ends of the interval that is due to examples, or None if such intervals were not counted."""
+        """The mean lower and upper ends of the intervals due to examples alone, or None if none were counted."""
         number, *ends = self.counts.examples_intervals
         return [float(f"{end / number:.4g}") for end in ends] if number else None
 
@@ -240,7 +240,7 @@ def number_of_worlds(world: World, task_name: str) -> int:
 def code(case: str) -> str:
     """Return a digest of the code and the claim on which the verdicts on a simulated case depend."""
     claim = find_case(case).claim
-    of_quantity = QUANTITIES[claim.quantity].function.__module__  # this module does not import it
+    of_quantity = QUANTITIES[claim.quantity].function.__module__  # separate, because this module does not import it
     made_by = [code_digest(__name__), code_digest(of_quantity), claim.model_dump_json()]
     return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
 
@@ -293,7 +293,7 @@ def _line(block: Block, counts: Counts) -> str:
 
 
 def _together(blocks: Sequence[Block]) -> list[list[Block]]:
-    """Return the blocks in groups that share measurements, because their worlds and task are the same, in order."""
+    """Return the blocks, in order, in groups with the same worlds and task, which share measurements."""
     groups: dict[tuple, list[Block]] = {}
     for block in sorted(blocks, key=lambda block: block.first):
         key = (block.first, find_case(block.cell.case).task, replace(block.cell, case=""))

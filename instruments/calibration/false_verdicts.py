@@ -17,8 +17,8 @@ from instruments.calibration.worlds import find_world
 
 MOST = 0.06  # maximum rate of false verdicts
 SIGNIFICANCE = 0.05  # family-wise, over all worlds (Holm)
-# The claims whose false verdicts are counted in each world. D1 deviates falsely if the published value is one more run.
-# Orders have false verdicts if the truth is on the deciding value.
+# Claims whose false verdicts are counted, by world. If the published value is one more run, it is false that D1
+# deviates. If the truth is on the deciding value, it is false that an order passes, and also false that it deviates.
 ERRORS: Mapping[str, tuple[str, ...]] = {
     "one-more-run": ("D1-rte-pretrained", "D1-mrpc-pretrained", "D1-mrpc-pretrained-f1", "D1-sst2-pretrained",
                      "D1-stsb-pretrained", "D1-qqp-pretrained"),
@@ -66,7 +66,7 @@ def find_error_cells(given: Mapping[str, Any]) -> list[Cell]:
 
 @dataclass(frozen=True)
 class FalseVerdicts:
-    """How often a verdict is false in a cell.
+    """How often the verdict is false in a cell.
 
     Args:
         outcome: The false outcome, as text.
@@ -140,7 +140,7 @@ def wrong(counted: Iterable[Rates]) -> list[str]:
 
 
 def false_outcomes(rates: Rates) -> list[tuple[str, ...]]:
-    """Return the outcomes that are false in a cell's worlds. Outcomes that mean the same are in one tuple."""
+    """Return the outcomes that are false in a cell's worlds. Outcomes with the same meaning share a tuple."""
     world, case = find_world(rates.cell.world), find_case(rates.cell.case)
     order = isinstance(case.claim.expect, Order)
     if world.worse or world.collapsed == 1:

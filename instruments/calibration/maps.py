@@ -19,8 +19,8 @@ from instruments.calibration.worlds import Made, Options, SimulatedModel, simula
 CHANGE, ATTENTION, ROW = 0.1, 0.08, 0.1  # standard deviations over examples
 RELATIONS = {"noun_pronoun": 0.5, "pronoun_noun": 0.5, "verb_subject": 0.85, "subject_verb": 0.85}
 PRESENT = {"noun": 0.98, "verb": 0.95, "pronoun": 0.5, "subject": 0.85, "object": 0.7, "negation": 0.2, **RELATIONS}
-CLASS_SPREAD, STEADY_SPREAD = 0.035, 0.01  # over seeds; the former is multiplied by the root of a class's share
-DIAGONAL_SPREAD, SPECIAL_SPREAD, SEP_SPREAD = 0.05, 0.03, 0.008  # the latter two on RTE
+CLASS_SPREAD, STEADY_SPREAD = 0.035, 0.01  # over seeds; CLASS_SPREAD is multiplied by the root of a class's share
+DIAGONAL_SPREAD, SPECIAL_SPREAD, SEP_SPREAD = 0.05, 0.03, 0.008  # over seeds; the last two are for RTE
 
 
 def _with_means(samples: dict[str, np.ndarray]) -> Made:
@@ -109,7 +109,7 @@ def features(model: SimulatedModel, subject: Subject, options: Options) -> Made:
 
 
 def _left_out(model: SimulatedModel, kind: str, subject: Subject, sample: np.ndarray) -> np.ndarray:
-    """Mask the inputs without a type of token or relation, the same inputs for all models of a world."""
+    """Mask the inputs that lack a type of token or relation, which are the same for all models of a world."""
     if not model.noise or kind not in PRESENT:
         return sample
     absent = model.rng("present", kind, subject.task).random(len(sample)) > PRESENT[kind]

@@ -24,7 +24,7 @@ from instruments.calibration import answers, maps  # noqa: F401  # they register
 from instruments.calibration.worlds import MODEL, PAPER, SimulatedModel, represented
 
 PROCEDURES = ("auto", "3", "5")
-CACHED_DRAWS = 24_000_000  # draws of a block (190 MB), enough for 500 resamples of the largest task
+CACHED_DRAWS = 24_000_000  # maximum per block (190 MB), enough for 500 resamples of the largest task
 
 
 def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> dict[str, Verdict]:
@@ -43,7 +43,7 @@ def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> dict[str
 
 
 def in_sequence(after: Callable[[int], Verdict], most: int) -> Verdict:
-    """Return the first verdict after which a case is not open, or the last verdict (see `judge.judge_in_sequence`).
+    """Return the first verdict that is not open, or the last verdict if all are (see `judge.judge_in_sequence`).
 
     Analyses with two seeds are skipped, because two seeds decide nothing that one seed does not.
     """

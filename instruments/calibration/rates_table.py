@@ -1,4 +1,4 @@
-"""Tables of calibration cells, with how often cases are reproduced in worlds as published, and error rates."""
+"""Tables of calibration results: how often cases are reproduced in worlds as published, and error rates."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ from instruments.calibration.procedures import PROCEDURES
 
 LETTERS = {"deviates": "D", "inconclusive": "i", "degenerate": "g", "not applicable": "n"}
 LETTERS |= dict.fromkeys(PASSES, "R")
-ENCODER_QUANTITIES = ("class-share",)  # quantities on one task, with the error of the pattern classifier
+ENCODER_QUANTITIES = ("class-share",)  # quantities on one task that are affected by the pattern classifier's error
 HEADER = ("case", "world", "truth", *(f"--seeds {name}" for name in PROCEDURES), "seeds of auto", "worlds")
 
 
@@ -64,7 +64,7 @@ def _shares(rates: Rates, procedure: str) -> dict[str, float]:
 
 
 def error_table(verdicts: Sequence[FalseVerdicts], form: Format = "text") -> str:
-    """Return a row for each cell and false outcome, with its rate and a 95 % interval for each procedure."""
+    """Return a row for each cell and false outcome, with its rate and a 95% interval for each procedure."""
     rows: dict[tuple[str, ...], list[str]] = {}
     for of in verdicts:
         low, high = (f"{100 * end:.1f}" for end in wilson(of.number, of.cell.worlds))
@@ -155,7 +155,7 @@ def data(counted: Sequence[Rates], made: str, earlier: Prospects | None) -> str:
 
 
 def duplicates(counted: Iterable[Rates]) -> dict[str, str]:
-    """Return the earlier case, for each case that has the same value and verdict as another in every world."""
+    """Map each case to an earlier case of its task with the same value and verdict in every world, if any."""
     first: dict[tuple, str] = {}
     doubles = {}
     for rates in counted:

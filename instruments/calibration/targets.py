@@ -12,7 +12,7 @@ from instruments.calibration.procedures import read_seed
 from instruments.calibration.truth import AGAINST
 from instruments.calibration.worlds import Setting, SimulatedModel, World, find_world
 
-EXACT = 1e-3  # maximum distance of a truth that counts as on its threshold
+EXACT = 1e-3  # a truth within this distance of its threshold counts as on it
 CLOSE = 0.05  # the same distance, as a fraction of the effect
 
 
@@ -70,7 +70,7 @@ def _strength(name: str, target: float) -> float:
 
 
 def find_setting(case: Case, world: World) -> Setting:
-    """Return the setting in which the true value is that of `world.truth`, such as the claim's threshold."""
+    """Return the setting that gives the quantity the true value named by `world.truth`, such as the threshold."""
     expect = case.claim.expect
     if world.truth not in ("null", "least", "value") or not isinstance(expect, Order):
         return Setting()

@@ -159,9 +159,10 @@ def gains(task: str, measure: str, against: str) -> tuple[np.ndarray, np.ndarray
 
 
 def gain_spread(task: str, measure: str) -> tuple[float, float]:
-    """Return two standard deviations over seeds in points, of the shift that all gains share, and of single gains.
+    """Return two standard deviations over seeds, in points: of the shift that all gains share, and of single gains.
 
-    Figures 8 and 9 show one run, so the spread over their heads or layers includes what a seed changes, and bounds it.
+    Figures 8 and 9 show one run, so the spread over their heads or layers includes the seed's effect, and is an upper
+    bound for that effect.
     """
     if measure == "layer-ablation":
         in_figure = float(published_gains(task, "fig9_layer").std())
@@ -217,8 +218,8 @@ CONSTANT = {("mrpc", "untrained"): 0, ("mrpc", "random"): 1, ("sst2", "untrained
 CONSTANT |= {(task, "frozen"): answer for (task, column), answer in CONSTANT.items() if column == "untrained"}
 # Fractions of seeds with a constant answer.
 CONSTANT_SHARES = {("mrpc", "frozen"): 1.0, ("mrpc", "random"): 0.25, ("rte", "random"): 0.1}
-UNTRAINED_CONSTANT = 0.5  # this fraction for untrained classifiers, if table 1 has the score of a constant answer
-NEARLY_CONSTANT = 99.0, 1.5  # percent of correct answers of a trained model, where its answer is correct and elsewhere
+UNTRAINED_CONSTANT = 0.5  # fraction of untrained classifiers, if table 1 has the score of a constant answer
+NEARLY_CONSTANT = 99.0, 1.5  # percent correct in the class that a model nearly always gives, and in others
 UNTRAINED_SPREAD = {"stsb": 7.0}  # for other tasks, answers are random
 
 

@@ -48,7 +48,7 @@ class World:
         heavy: Whether the effects of seeds have heavy tails.
         correlated: Correlation between seeds, the fraction of the variance over seeds that all seeds of a model share.
         collapsed: Fraction of fine-tuned models that have learned nothing.
-        exact: Whether collapsed models always give a constant answer, rather than with deviations on a few rows.
+        exact: Whether collapsed models give the same answer to every row. If False, a few rows get other answers.
         tails: Sign of the effect if only a few examples have it, or 0 for normally distributed effects.
         examples: Number of rows, or None for the task's own number.
         copies: How often each row occurs. Rows with the same text are in one cluster, as in the suite's measurements.
@@ -57,7 +57,8 @@ class World:
             nothing, and scores vary around the score of the most frequent class.
         score: Score of both the fine-tuned and the paper's model, in points, or None for the published score.
         value: Value of the claim's quantity, if `truth` is `value`.
-        exempt: Whether false verdicts may exceed the bound, as five seeds cannot show what makes the world difficult.
+        exempt: Whether false verdicts may exceed the bound, because five seeds cannot show what makes the world
+            difficult.
     """
 
     truth: str = "published"
@@ -110,7 +111,7 @@ WORLDS: Mapping[str, World] = {
     "near-100": World("one-more-run", score=99.3, spread=0.1),
     "learned-nothing": World("one-more-run", worse=float("inf")),
 }
-NUMBERED = {"worse": "one-more-run", "value": "value", "spread": "published"}  # such as worse=6, with their truth
+NUMBERED = {"worse": "one-more-run", "value": "value", "spread": "published"}  # such as worse=6, and its `truth`
 
 
 def find_world(name: str) -> World:
@@ -140,7 +141,7 @@ def _part(name: str) -> World:
 
 @dataclass(frozen=True)
 class Setting:
-    """The position of the truth between a counterpart (0) and the published values (1), and which counterpart."""
+    """The position of the truth between a counterpart (0) and the published values (1), and the counterpart's name."""
 
     strength: float = 1.0
     against: str = "nothing"
@@ -178,7 +179,7 @@ class SimulatedModel:
     def __init__(self, world: World, setting: Setting, seed: int, place: int, *, noise: bool = True):
         self.world, self.setting, self.seed, self.place = world, setting, seed, place
         self.noise = noise
-        self.random_rows = noise and world.truth != "published"  # if not, K19's rows, on which K19's scores are exact
+        self.random_rows = noise and world.truth != "published"  # if False, scores are exact on K19's rows
         self._made: dict[tuple, Measurement] = {}
         self._shared: dict[tuple, Any] = {}
 
@@ -196,7 +197,7 @@ class SimulatedModel:
     # ------------------------------------------------------------------ Bench
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
-        """Return a subject's measurement, simulating it at the first call."""
+        """Return a subject's measurement, which is simulated on the first call."""
         key = (measure, subject, tuple(sorted(options.items())))
         if key not in self._made:
             values, samples, count = self._measure(measure, subject, options)

@@ -22,7 +22,7 @@ def share_interval(
     rng: np.random.Generator,
     resamples: int,
 ) -> tuple[Float[np.ndarray, " classes"], Float[np.ndarray, " classes"]]:
-    """Return the lower and upper ends of the 95 % bootstrap interval of `corrected` shares.
+    """Return the lower and upper ends of the 95% bootstrap interval of `corrected` shares.
 
     Args:
         expected: Classifier's mean probabilities over heads, per example. A single example is treated as exact.

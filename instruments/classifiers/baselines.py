@@ -3,8 +3,8 @@
 The CNN follows the code of P20 (Prasanna et al. 2020, the same group) for K19 (Kovaleva et al. 2019, section 4.1). It
 has eight convolutions with ReLU on raw weights: 3x3 1-16, 16-16, max-pool 2, 16-32, 32-32, max-pool 2, 32-64, 64-64,
 1x1 64-16, global average pool, 1x1 16-classes. Maps are centred on a zero canvas. Training uses Adam with learning rate
-1e-3 and batch size 64, and 20 % of the training maps are held out to select the best epoch. There are three changes.
-Held-out maps are split by head, maps larger than the canvas are pooled to the canvas's size, and early stopping makes
+1e-3 and batch size 64, and 20% of the training maps are held out to select the best epoch. There are three changes:
+held-out maps are split by head, maps larger than the canvas are pooled to the canvas's size, and early stopping makes
 training on every fold feasible on a CPU.
 """
 
@@ -55,7 +55,7 @@ class PaperCnn:
     canvas: int = 40
 
     def fit(self, train: LabelledMaps, seed: int) -> Trained:
-        """Train on 80 % of the maps and return the network from the epoch with the best macro-F1 on the other 20 %."""
+        """Train on 80% of the maps and return the network from the epoch with the best macro-F1 on the other 20%."""
         torch.manual_seed(seed)
         model = network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = torch.optim.Adam(model.parameters(), lr=RATE)

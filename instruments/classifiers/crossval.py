@@ -26,7 +26,7 @@ class LabelledMaps:
     """Maps with their classes (indices into `CLASSES`) and groups (model, layer, head).
 
     `table` contains the features of the maps, and `votes` the number of annotators who chose each class. Classifiers
-    are trained on all votes. `agreed` marks maps on which at least 80 % of the annotators agree.
+    are trained on all votes. `agreed` marks maps on which at least 80% of the annotators agree.
     """
 
     maps: tuple[np.ndarray, ...]
@@ -138,7 +138,8 @@ def held_out(
     """Return cross-validated predictions for all maps.
 
     Args:
-        unsure: Further maps that are only trained on, in each fold those of other heads than the held-out maps.
+        unsure: Further maps, used only for training. Each fold leaves out those that share a head with its held-out
+            maps.
     """
     probabilities = np.zeros((len(data), len(CLASSES)))
     for number, (learn, held) in enumerate(data.folds(FOLDS, seed), start=1):

@@ -26,8 +26,8 @@ class ReadMaps:
         maps: The maps in training format.
         pictures: The maps as a set, with the labels used for training.
         by_reader: Labels of all readers, including held-out readers, by map.
-        unsure: Maps that were chosen because classifiers were unsure of them. They are trained on, and evaluate
-            nothing, since they are not a random sample.
+        unsure: Maps that were chosen because classifiers were unsure of them. They are used for training but not for
+            evaluation, because they are not a random sample.
     """
 
     maps: LabelledMaps
@@ -36,7 +36,7 @@ class ReadMaps:
     unsure: MapSet = field(default_factory=lambda: MapSet(()))
 
     def unsure_maps(self, without: str = "") -> LabelledMaps | None:
-        """Return the maps of `unsure` in training format, without those of one model. None if there are none."""
+        """Return the maps of `unsure` in training format, without those of one model, or None if no maps are left."""
         kept = self.unsure.take(i for i, each in enumerate(self.unsure) if each.model != without)
         return LabelledMaps.of(kept) if len(kept) else None
 

@@ -115,7 +115,7 @@ def _train(
     cnn: PaperCnn | None,
     progress: Callable[[str], Any],
 ) -> dict[str, Any]:
-    """Evaluate and train the classifier for a reading. Returns its part of the report."""
+    """Evaluate and train the classifier for a reading, and return this reading's part of the report."""
     maps, unsure = read.maps, read.unsure_maps()
     methods = METHODS | ({"paper-cnn": cnn.fit} if cnn else {})
 

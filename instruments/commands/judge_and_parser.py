@@ -26,14 +26,14 @@ def add_parsers(commands) -> None:
     calibrating.add_argument(
         "--errors",
         action="store_true",
-        help="count false verdicts: the claims and worlds of docs/instruments/calibration.md",
+        help="count false verdicts, for the claims and worlds of docs/instruments/calibration.md",
     )
     calibrating.add_argument(
         "--world",
         action="append",
         default=[],
         metavar="W",
-        help="as-published, null, spread-3 and others, or several of them, such as null+spread-3; repeatable",
+        help="world to simulate: as-published, null, spread-3, ..., or a combination such as null+spread-3; repeatable",
     )
     calibrating.add_argument("--claim", action="append", default=[], metavar="C", help="only this claim; repeatable")
     calibrating.add_argument(
@@ -41,22 +41,22 @@ def add_parsers(commands) -> None:
         action="append",
         default=[],
         metavar="T",
-        help="only this task, or `all` for several at once; repeatable",
+        help="only this task, or `all` for claims over several tasks; repeatable",
     )
     calibrating.add_argument(
         "--worlds",
         type=int,
         metavar="N",
-        help="per cell (default: as published 200 on RTE and MRPC, 40 elsewhere; 1000)",
+        help="worlds per cell (default: 1000; for as-published, 200 on RTE and MRPC, 40 elsewhere)",
     )
     calibrating.add_argument(
-        "--resamples", type=int, default=500, metavar="N", help="bootstrap resamples (default: 500)"
+        "--resamples", type=int, default=500, metavar="N", help="number of bootstrap resamples (default: 500)"
     )
-    calibrating.add_argument("--level", type=float, metavar="P", help="level of intervals (default: from params.yaml)")
+    calibrating.add_argument("--level", type=float, metavar="P", help="confidence level (default: from params.yaml)")
     calibrating.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the worlds (default: 1)")
-    calibrating.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default: 1)")
+    calibrating.add_argument("--jobs", type=int, default=1, metavar="N", help="number of processes (default: 1)")
     calibrating.add_argument(
-        "--cells", type=path, metavar="FILE", help="append finished worlds to this file, and do not repeat those in it"
+        "--cells", type=path, metavar="FILE", help="append finished worlds to this file, and skip those in it"
     )
     calibrating.add_argument(
         "--data", type=path, metavar="FILE", help="write or update the data of expected/as-published.json"

@@ -1,4 +1,4 @@
-"""`python -m instruments mutants`, which shows which small faults in the package are detected by tests."""
+"""`python -m instruments mutants`, which shows whether tests detect small faults in the package."""
 
 import argparse
 

@@ -41,7 +41,7 @@ def add_parsers(commands) -> None:
         "annotate ./maps --model minilm --task rte --html label.html",
         annotate,
     )
-    annotating.add_argument("folder", type=path, metavar="DIR", help="a set of maps; with --task, a new set")
+    annotating.add_argument("folder", type=path, metavar="DIR", help="folder of the set of maps; new with --task")
     annotating.add_argument("--task", action="append", help="draw maps on this task; repeatable")
     annotating.add_argument(
         "--per-task", type=int, default=128, metavar="N", help="maps per fine-tuned checkpoint (default: 128)"
@@ -53,7 +53,7 @@ def add_parsers(commands) -> None:
         metavar="N",
         help="maps of the pretrained model per task (default: 32)",
     )
-    annotating.add_argument("--max-tokens", type=int, default=100, metavar="N", help="skip longer inputs")
+    annotating.add_argument("--max-tokens", type=int, default=100, metavar="N", help="skip inputs with over N tokens")
     annotating.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the draw")
     page = annotating.add_argument_group("page")
     page.add_argument("--html", type=path, metavar="FILE", help="write a page for labelling the maps")
@@ -92,8 +92,8 @@ def add_parsers(commands) -> None:
         metavar="NAME=DIR",
         action="append",
         default=[],
-        help="also train a classifier on third-party class labels, those of the maps in DIR; named k19, those of "
-        "K19's authors, by which BERT-base is then judged",
+        help="also train a classifier on the third-party labels of the maps in DIR. Use the name k19 for the labels of "
+        "K19's authors: BERT-base is then judged by that classifier",
     )
     training.add_argument("--output", type=path, metavar="DIR", default=Path("pattern-classifier"), help="new folder")
     training.add_argument(
@@ -117,7 +117,7 @@ def add_parsers(commands) -> None:
         metavar="N",
         help="draw only the N maps without readers' labels that are hardest to classify",
     )
-    drawing.add_argument("--seed", type=int, default=1, metavar="N", help="seed of order and choice")
+    drawing.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the maps' order and choice")
 
 
 def classify(options: argparse.Namespace) -> None:
@@ -145,7 +145,7 @@ def annotate(options: argparse.Namespace) -> None:
     """Draw a set of maps if --task is given, print how many maps are labelled, and write the annotation page.
 
     Raises:
-        UserError: If the folder has no set, or a new set should be drawn but the folder already has one.
+        UserError: If the folder has no set, or already has one although --task asks for a new set.
     """
     from instruments.annotation.agreement import set_agreement
     from instruments.annotation.map_set import MapSet
@@ -161,7 +161,7 @@ def annotate(options: argparse.Namespace) -> None:
 
         write_page(maps, options.html, annotator=options.annotator, second=options.second, restart=options.restart)
     elif options.second is not None or options.restart or options.annotator:
-        raise UserError("--annotator, --second and --restart are for the page: name its file with --html FILE")
+        raise UserError("--annotator, --second and --restart are for the page: give its file with --html FILE")
     print(f"{options.folder}: {len(maps)} maps: {class_counts(maps.labels)}")
     if agreed := set_agreement(maps):
         print(agreed)
@@ -189,7 +189,7 @@ def _draw(options: argparse.Namespace) -> None:
 
 
 def _check_new(folder: Path, instead: str = "") -> None:
-    """Raise a UserError if a folder is not empty. Sets are never replaced, because they may contain labels."""
+    """Raise a UserError if a folder is not empty: a set is never replaced, because it may contain labels."""
     from bertsecrets.store.files import check_free
     from instruments.annotation.map_set import shards
 
