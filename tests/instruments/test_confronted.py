@@ -29,7 +29,7 @@ def test_most_measured_spreads_are_compared():
 def test_random_weights_rarely_give_a_constant_answer():
     """On RTE, one seed of BERT-base's shape does, and another scores the same by chance; on MRPC, two of MiniLM's."""
     assert constant_seeds()["rte", "random"] == (2, 10)
-    assert constant_seeds()["mrpc", "random"] == (2, 9)
+    assert constant_seeds()["mrpc", "random"] == (2, 10)
 
 
 @pytest.mark.parametrize(
