@@ -339,7 +339,7 @@ class RunOptions:
             glue=folders[0] if folders else None,
             offline=self.offline,
             allow_unofficial=self.allow_unofficial_data,
-            beside=tuple(folders[1:]),
+            fallbacks=tuple(folders[1:]),
             own={own.name: own.splits for own in self.tasks},
         )
 

@@ -171,7 +171,7 @@ def _texts(run: RunOptions) -> None:
     for own in run.tasks:
         print(f"task {own.title}: found, {own}")
     for task in GLUE_TASKS if present else ():
-        problem = Source(present[0], beside=tuple(present[1:])).missing(task)
+        problem = Source(present[0], fallbacks=tuple(present[1:])).missing(task)
         print(f"GLUE {task.title}: {'found' if problem is None else f'missing; {problem}'}")
     frames = run.frames_path
     with _or_missing("frames"):

@@ -144,7 +144,7 @@ class Split:
 class Source:
     """The source of splits: local GLUE folders or, if no folder is given, the hub.
 
-    A split is read from `glue` or, if it is missing there, from the first folder in `beside` that contains it. For
+    A split is read from `glue` or, if it is missing there, from the first folder in `fallbacks` that contains it. For
     example, one folder can contain the official files, and another folder can contain incomplete files.
 
     `own` contains the splits of user-defined tasks, by task name and split name.
@@ -153,7 +153,7 @@ class Source:
     glue: Path | None = None
     offline: bool = False
     allow_unofficial: bool = False
-    beside: tuple[Path, ...] = ()
+    fallbacks: tuple[Path, ...] = ()
     own: Mapping[str, Mapping[str, Split]] = field(default_factory=dict)
 
     def split(self, task: Task, name: str) -> Split:
@@ -210,7 +210,7 @@ class Source:
     def _find(self, task: Task, name: str) -> tuple[Path, Path]:
         """Return the first folder that contains a split, and the path of the split's file."""
         assert self.glue is not None
-        for folder in (self.glue, *self.beside):
+        for folder in (self.glue, *self.fallbacks):
             with contextlib.suppress(UserError):
                 return folder, find_file(folder, task, name)
         return self.glue, find_file(self.glue, task, name)

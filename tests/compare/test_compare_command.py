@@ -79,7 +79,7 @@ def test_different_training_rows_are_refused_before_anything_is_measured(capsys,
             rows_differ = f"trained on different numbers of rows (6 and {rows})"
             assert line.endswith(f"{rows_differ}: train both with the same --train-limit")
     capsys.readouterr()
-    arguments = ["compare", models[0], tmp_path / "6", *HEADS, *rest]  # nobody knows the rows of the first
+    arguments = ["compare", models[0], tmp_path / "6", *HEADS, *rest]  # the rows of the first are not known
     assert command([str(argument) for argument in arguments]) in (0, 1)
     assert "different numbers of rows" not in "".join(capsys.readouterr())
 

@@ -237,7 +237,7 @@ def test_a_second_folder_provides_only_missing_files(tmp_path):
     here = write(one, "rte", ROWS["rte"])
     write(two, "rte", ROWS["rte"][:1])
     there = write(two, "rte", ROWS["rte"][:1], split="train")
-    source = Source(one, allow_unofficial=True, beside=(two,))
+    source = Source(one, allow_unofficial=True, fallbacks=(two,))
     assert source.missing(task("rte")) is None
     assert source.split(task("rte"), "dev").origin == str(here)
     assert source.split(task("rte"), "train").origin == str(there)
