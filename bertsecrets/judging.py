@@ -324,8 +324,8 @@ class JudgedRun:
     def fails(self, verdict: Verdict, *, strict: bool = False) -> bool:
         """Return whether a verdict fails the run.
 
-        Only a failing verdict can fail the run. If its case has an accepted verdict, the verdict must be worse than the
-        accepted one. Otherwise, the verdict must be unexpected and, unless `strict` is set, on a claim of K19.
+        Only a failing verdict can fail the run. It does so if it is worse than the accepted verdict on the same case. If
+        there is no accepted verdict, it does so if it is unexpected and, unless `strict` is set, on a claim of K19.
         """
         if verdict.outcome not in FAILURES:
             return False

@@ -35,7 +35,10 @@ def seconds(text: str) -> float:
 
 
 def read_bytes(path: Path, limit: int = TEXT_LIMIT, failing: str = "cannot read") -> bytes:
-    """Return the content of a file of up to `limit` bytes. If it cannot be read, the message begins with `failing`."""
+    """Return the content of a file, which must have at most `limit` bytes.
+
+    If the file cannot be read, the message begins with `failing`.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(limit + 1)

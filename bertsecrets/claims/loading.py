@@ -65,7 +65,7 @@ def _load_claims(files: tuple[tuple[Path, str], ...]) -> tuple[Claim, ...]:
             if adds and name in claims:
                 entry = _with_known(claims[name][1], entry["known"])
             elif adds:
-                raise UserError(f"{place}: outcomes are added to an unknown claim {name}: {near_matches(name, claims)}")
+                raise UserError(f"{place} adds outcomes to the unknown claim {name}: {near_matches(name, claims)}")
             elif name in claims:
                 raise UserError(f"{place}: claim {name} is defined twice: give each definition its own id or variant")
             claims[name] = (place, claim := _claim(entry, node, file))

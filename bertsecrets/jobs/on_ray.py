@@ -42,7 +42,7 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
     Args:
         address: Address of the cluster. By default, the address in RAY_ADDRESS is used or, if this variable is not
             set, a new cluster is started on this machine.
-        gpus: Number of GPUs per job. By default, 1 if the session's device is a GPU.
+        gpus: Number of GPUs per job. The default is 1 if the session's device is a GPU, otherwise 0.
     """
     on_gpu = session.resources.device.type == "cuda"
     share = {"num_cpus": session.options.threads or 1, "num_gpus": float(on_gpu) if gpus is None else gpus}

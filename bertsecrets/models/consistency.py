@@ -86,7 +86,7 @@ def check_logits(
 
 
 def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -> None:
-    """Check that padding is masked, so that an example has the same logits alone as in a batch (`logits`)."""
+    """Check that padding is masked: without the rest of its batch, an example must still have the same `logits`."""
     device = next(model.parameters()).device
     for row, together in zip(rows, logits, strict=True):
         with torch.inference_mode():

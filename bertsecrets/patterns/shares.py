@@ -53,7 +53,7 @@ def heads_to_draw(heads: int, annotated: int) -> int:
     """Return how many annotated heads each bootstrap resample for a model should contain.
 
     The model's heads and the annotated heads are two samples. The variance of a sample's mean is proportional to
-    1 / (sample size). At the returned size, this variance equals the sum of the variances for the two samples.
+    1 / (sample size). A sample of the returned size has the same variance as the other two together.
 
     >>> heads_to_draw(72, 360)
     60

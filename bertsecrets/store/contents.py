@@ -147,8 +147,8 @@ def _problem(path: Path) -> str | None:
 def unneeded(root: Path, outdated: Outdated | None, *, keep_checkpoints: bool = True) -> list[Unneeded]:
     """Return the items in a store that are no longer needed. `Unneeded.remove` keeps items that a running process uses.
 
-    These are leftovers of killed processes, damaged copies, outdated entries, grids of finished measurements, and
-    states of finished or abandoned training runs.
+    These are damaged copies, outdated entries, what killed processes have left behind, grids of finished measurements,
+    and states of training runs that have finished or were abandoned.
 
     If `outdated` is None, outdated entries are left out. If `keep_checkpoints` is False, all checkpoints are listed.
     """

@@ -189,7 +189,7 @@ def _table(data: Any, what: str, texts: Sequence[str], label: str, file: Path | 
         columns[column] = [*map(plain, cells)]
     lengths = {column: len(cells) for column, cells in columns.items()}
     if len({0, *lengths.values()}) != 2:
-        raise UserError(f"{what} has no rows, or columns of different lengths: {excerpt(lengths)}")
+        raise UserError(f"{what} has no rows, or its columns differ in length: {excerpt(lengths)}")
     features = getattr(data, "features", None)  # features of a Dataset, whose classes may have names
     classes = tuple(getattr(features[label], "names", ())) if isinstance(features, Mapping) else ()
     if classes:

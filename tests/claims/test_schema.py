@@ -237,7 +237,7 @@ def test_a_file_adds_claims_and_outcomes_on_record(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("variant: random|variant: rndom", "line 9: outcomes are added to an unknown claim D1-rndom: "),
+        ("variant: random|variant: rndom", "line 9 adds outcomes to the unknown claim D1-rndom: "),
         ("task: rte, evidence|task: sts, evidence", "line 9: `known` has an outcome on sts"),
         ("known: [|statement: Other.\n  known: [", "line 9: claim D1-random is defined twice"),
         ("id: C50|id: C1", "line 2: claim C1 is defined twice"),

@@ -100,9 +100,9 @@ def test_classes_of_a_dataset_keep_their_order():
         # Columns
         (
             {"dev": ROWS | {"y": ["no", "yes"]}},
-            "^task complaints, dev has no rows, or columns of different lengths: .*2",
+            "^task complaints, dev has no rows, or its columns differ in length: .*2",
         ),
-        ({"dev": ROWS | {"b": ["x"]}}, "dev has no rows, or columns of different lengths"),
+        ({"dev": ROWS | {"b": ["x"]}}, "dev has no rows, or its columns differ in length"),
         ({"dev": ROWS | {"a": None}}, "^task complaints, dev: column 'a' must be a list of values, not None"),
         ({"dev": ROWS | {"y": 5}}, "^task complaints, dev: column 'y' must be a list of values, not 5"),
         ({"dev": ROWS | {"y": np.array(5)}}, "^task complaints, dev: column 'y' must be a list of values"),

@@ -117,8 +117,8 @@ def likeness(
         block: Per-example values of the measurement; one row per example.
         figures: Panels, keyed by the name of the task's folder (`panels`).
         to_map: Function that turns the column means of the block into the map.
-        within_rows: Whether to subtract row means from the map and the panel before the first part is computed. This
-            removes the differences between layers, the main source of the correlation.
+        within_rows: Whether to subtract the row means of the map and of the panel for the first part. This removes the
+            differences between layers, the main source of the correlation.
         average: Whether to average maps across seeds before they are correlated with the panels. If so, the panels are
             treated as exact. If not, they count as the results of one more run, whose seed variance is added.
     """

@@ -118,8 +118,8 @@ def cased_loss(scores: Measurement, cased: Measurement, nothing: float | None = 
     """Return a checkpoint's score minus its score with the tokenizer's lower-casing disabled.
 
     Args:
-        nothing: Expected loss if tokenization does not matter. A published loss is reproduced only if the interval
-            excludes this value.
+        nothing: Expected drop of the score if lower-casing does not matter. A published drop counts as reproduced only
+            if the interval excludes `nothing`.
     """
     if not cased.value("lower_cases"):
         raise NotApplicableError("the model's tokenizer does not lower-case")
