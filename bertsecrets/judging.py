@@ -324,8 +324,8 @@ class JudgedRun:
     def fails(self, verdict: Verdict, *, strict: bool = False) -> bool:
         """Return whether a verdict fails the run.
 
-        Only a failing verdict can fail the run. It does so if it is worse than the accepted verdict on the same case. If
-        there is no accepted verdict, it does so if it is unexpected and, unless `strict` is set, on a claim of K19.
+        Only a failing verdict can do so. It does if it is worse than the accepted verdict on its case or, if there is
+        none, if it is unexpected and, unless `strict` is set, on a claim of K19.
         """
         if verdict.outcome not in FAILURES:
             return False
