@@ -102,7 +102,7 @@ def quantities() -> str:
             f"`{quantity.name}`",
             quantity.unit,
             "; ".join(_need(need) for need in quantity.needs.values()),
-            ", ".join(f"`{name}`" for name in quantity.arguments.parameters) or "-",
+            ", ".join(f"`{name}`" for name in quantity.arguments.model_fields) or "-",
             re.sub(r"^Return,? ", "", _first_line(quantity.function)).rstrip("."),
         )
         for quantity in sorted(QUANTITIES.values(), key=lambda one: one.name)

@@ -273,7 +273,7 @@ def by_authors_labels(case: Case, measurements: Iterable[Measurement]) -> Case:
     patterns = [measurement for measurement in measurements if measurement.measure == "patterns"]
     theirs = [f"{AUTHORS}_predicted" in each.samples and is_papers_model(each.subject.model) for each in patterns]
     claim = case.claim
-    if READING not in QUANTITIES[claim.quantity].arguments.parameters or not any(theirs) or not all(theirs):
+    if READING not in QUANTITIES[claim.quantity].arguments.model_fields or not any(theirs) or not all(theirs):
         return case
     tasks = {**claim.tasks, case.task: case.figure.model_copy(update={"doubt": None})}
     arguments = {**claim.arguments, READING: AUTHORS}

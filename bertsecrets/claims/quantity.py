@@ -4,18 +4,32 @@ A claim names its quantity, and the quantity declares the measurements it needs.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from bertsecrets.claims.estimand import Estimand
+from bertsecrets.measures.registry import is_seedless
 from bertsecrets.types import InitialisationName, Measurement
 
 Needed = Measurement | tuple[Measurement, ...]  # the measurement for a need, or a tuple if the need has several tasks
+Item = TypeVar("Item")
+
+
+def _distinct(items: Sequence[Item]) -> Sequence[Item]:
+    if twice := [item for place, item in enumerate(items) if item in items[:place]]:
+        raise ValueError(f"{twice[0]} occurs twice")
+    return items
+
+
+OneOrMore = Annotated[Sequence[Item], Field(min_length=1), AfterValidator(_distinct)]
 Function = TypeVar("Function", bound=Callable[..., Estimand])
 
 Ends = tuple[float, float]
 ANY_VALUE: Ends = (float("-inf"), float("inf"))
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 REGISTERED_QUANTITIES: dict[str, "Quantity"] = {}
 STATE = "state of the checkpoint"  # key of the scores that show whether a checkpoint collapsed
@@ -47,15 +61,15 @@ class Need:
 class Quantity:
     """A registered function that computes an estimand from measurements and the arguments of a claim.
 
-    `arguments` is the signature of the function without its measurements. A claim gives the values of these parameters.
-    The other fields are as in `quantity`.
+    `arguments` is a model of the function's parameters, except its measurements. A claim gives their values, which must
+    match the annotations. The other fields are as in `quantity`.
     """
 
     name: str
     unit: str
     needs: Mapping[str, Need]
     function: Callable[..., Estimand]
-    arguments: inspect.Signature
+    arguments: type[BaseModel]
     within: Callable[[str], Ends]
     inherits: bool = True
     published: bool = False
@@ -73,6 +87,12 @@ def all_of(needed: Mapping[str, Needed], *, states: bool = False) -> list[Measur
         if states or name != STATE
         for measurement in (of_need if isinstance(of_need, tuple) else (of_need,))
     ]
+
+
+def seeds_of(measurements: Sequence[Measurement]) -> tuple[int, ...]:
+    """Return the seeds of the measurements, in order. Measures that do not depend on the seed count only if alone."""
+    seeded = [measurement for measurement in measurements if not is_seedless(measurement.measure)]
+    return tuple(dict.fromkeys(measurement.subject.seed for measurement in seeded or measurements))
 
 
 def states_of(needed: Mapping[str, Needed]) -> tuple[Measurement, ...]:
@@ -116,13 +136,18 @@ def quantity(
             raise TypeError(f"quantity {name}: {function.__name__} takes no measurement named {unknown[0]!r}")
         if name in REGISTERED_QUANTITIES:
             raise ValueError(f"two quantities are named {name!r}")
-        rest = [parameter for parameter in signature.parameters.values() if parameter.name not in needs]
+        hints = get_type_hints(function, include_extras=True)
+        rest: dict[str, Any] = {
+            name: (hints.get(name, Any), ... if parameter.default is parameter.empty else parameter.default)
+            for name, parameter in signature.parameters.items()
+            if name not in needs
+        }
         REGISTERED_QUANTITIES[name] = Quantity(
             name=name,
             unit=unit,
             needs=needs,
             function=function,
-            arguments=inspect.Signature(rest),
+            arguments=create_model(name, __config__=STRICT, **rest),
             within=within if callable(within) else lambda task: within,
             inherits=inherits,
             published=about == "published",

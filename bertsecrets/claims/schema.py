@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, ValidationError, model_validator
 
 from bertsecrets.claims.band import Ends, smallest
 from bertsecrets.claims.estimate import Estimate
@@ -19,6 +19,7 @@ from bertsecrets.errors import near_matches
 from bertsecrets.measures.registry import is_seedless, measure_names
 from bertsecrets.models.families import MODEL_SHA256, full_name
 from bertsecrets.models.locations import recorded_name
+from bertsecrets.settings import first_problem
 from bertsecrets.store.files import digest
 from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS, TASKS, Task, own_task_names
 from bertsecrets.types import InitialisationName
@@ -53,8 +54,8 @@ class Claim(References):
     """
 
     id: str = Field(pattern=r"^[A-J][0-9]+[bp]?$", description="a letter from A to J and a number, such as C5")
-    source: str
-    statement: str
+    source: str = Field(pattern=r"^\s*[^\s;,]", description="a source, such as K19 section 4.3")
+    statement: str = Field(pattern=r"\S", description="a sentence")
     how: str = ""
     unit: str = ""
     measure: str
@@ -94,10 +95,14 @@ class Claim(References):
             raise ValueError(
                 f"quantity {self.quantity} is computed from {' and '.join(needed)}, not from {self.measure}"
             )
+        taken = QUANTITIES[self.quantity].arguments
         try:
-            QUANTITIES[self.quantity].arguments.bind(**self.arguments)
-        except TypeError as error:
-            raise ValueError(f"arguments of quantity {self.quantity}: {error}") from error
+            taken.model_validate(self.arguments)
+        except ValidationError as error:
+            raise ValueError(f"arguments of quantity {self.quantity}: {first_problem(error, taken)}") from error
+        compares = any(need.whose == "against" for need in QUANTITIES[self.quantity].needs.values())
+        if compares and self.against in (None, self.initialisation):
+            raise ValueError(f"quantity {self.quantity} compares two initialisations: give the other one as `against`")
         around = isinstance(self.expect, Figure)
         bare = [name for name, figure in self.tasks.items() if figure.published is None]
         if around and self.published is None and bare:

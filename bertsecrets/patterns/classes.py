@@ -5,9 +5,12 @@ and raised to the power `GAMMA`. Visual features use the same scale as the image
 not import torch.
 """
 
+from typing import Literal, get_args
+
 from bertsecrets.errors import UserError, near_matches
 
-CLASSES = ("vertical", "diagonal", "vertical-diagonal", "block", "heterogeneous")
+ClassName = Literal["vertical", "diagonal", "vertical-diagonal", "block", "heterogeneous"]
+CLASSES: tuple[ClassName, ...] = get_args(ClassName)
 GAMMA = 0.5  # square root, so that a diagonal with 1 % of the mass is visible next to a column with the rest
 DISPLAYED_QUANTILE = 0.98  # quantile of the row maxima that is displayed with maximum brightness
 

@@ -78,7 +78,7 @@ def _statements(claim: Claim) -> list[dict[str, str]]:
 
 def _reading(claim: Claim) -> str:
     """Return the text that defines the classes of maps for a claim, or "" if the claim is not about classes."""
-    parameter = QUANTITIES[claim.quantity].arguments.parameters.get(READING)
+    parameter = QUANTITIES[claim.quantity].arguments.model_fields.get(READING)
     return READING_TITLES[claim.arguments.get(READING, parameter.default)] if parameter else ""
 
 

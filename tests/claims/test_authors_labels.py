@@ -22,7 +22,7 @@ def verdict(case, model="m", seeds=5, **heterogeneous):
 def test_every_claim_about_classes_names_the_words_of_its_source():
     for case in cases():
         claim = case.claim
-        if READING not in QUANTITIES[claim.quantity].arguments.parameters:
+        if READING not in QUANTITIES[claim.quantity].arguments.model_fields:
             continue
         blog = claim.first_source == "blog"
         assert claim.arguments[READING] == ("stripes" if blog else "special"), claim.name

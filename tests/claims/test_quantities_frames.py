@@ -42,6 +42,8 @@ def test_the_lead_of_named_heads_by_hand():
     # means .2 .6 / .4 .1
     assert read("frame-heads-lead", weights, heads=[(1, 2), (2, 1)]) == pytest.approx(0.4 - 0.2)
     assert read("frame-heads-lead", weights, heads=[(1, 1), (2, 1)]) == pytest.approx(0.2 - 0.6)
+    with pytest.raises(NotApplicableError, match="the model has 2 x 2 heads, so it has no head 3 in layer 1"):
+        read("frame-weight", weights, layer=1, head=3)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 from measurements import estimand, measured
+from pydantic import ValidationError
 
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.quantities import QUANTITIES
@@ -44,9 +45,18 @@ def claim(**arguments) -> Claim:
     [({}, "add"), ({"add": 1, "colour": 2}, "colour"), ({"add": 1, "scores": 2}, "scores")],
 )
 def test_arguments_that_the_function_does_not_take_are_refused_at_load(own, arguments, wrong):
-    with pytest.raises(ValueError, match=f"arguments of quantity test-mean: .*'{wrong}'"):
+    with pytest.raises(ValueError, match=f"arguments of quantity test-mean: .*{wrong}"):
         claim(**arguments)
     assert claim(add=1).arguments == {"add": 1}
+
+
+@pytest.mark.parametrize("name", [name for name, of in QUANTITIES.items() if of.arguments.model_fields])
+def test_a_claims_arguments_are_checked_before_anything_is_measured(name):
+    taken = QUANTITIES[name].arguments
+    for argument in taken.model_fields:
+        for nonsense in ("nope", [], ["nope"], ["block", "block"], {}, float("nan")):
+            with pytest.raises(ValidationError, match=rf"(?m)^{argument}\b"):
+                taken.model_validate({argument: nonsense})
 
 
 def test_a_need_that_the_function_does_not_take_is_refused():

@@ -177,6 +177,31 @@ def test_an_unknown_claim_is_reported_with_similar_ones(wrong, like):
             2,
             "quantity last-two-layers is computed from attention-change",
         ),
+        (
+            GOOD.replace("attention-change", "scores").replace("last-two-layers", "score-difference"),
+            2,
+            "quantity score-difference compares two initialisations: give the other one as `against`",
+        ),
+        (GOOD.replace("source: K19", "source: ; K19"), 3, "source: expected a source, such as K19 section 4.3"),
+        (GOOD.replace("source: K19", "source: ' '"), 3, "source: expected a source, such as K19 section 4.3"),
+        (GOOD.replace("statement: s", "statement: ''"), 4, "statement: expected a sentence"),
+        *(
+            (
+                GOOD.replace("attention-change", measure)
+                .replace("last-two-layers", quantity)
+                .replace("expect", f"against: random\n  arguments: {{{argument}}}\n  expect"),
+                2,
+                f"arguments of quantity {quantity}: {argument.partition(':')[0]}: Input should be",
+            )
+            for measure, quantity, argument in (
+                ("special-tokens", "depth-gap", "kind: sepp"),
+                ("patterns", "heads-of-rarest-class", "reading: nope"),
+                ("frame-heads", "ranked-frame-weight", "rank: 0"),
+                ("weight-pruning", "pruned-score", "share: 0.25"),
+                ("scores", "score-difference", "above_majority: 3"),
+                ("scores", "score-difference", "with_f1: 'no'"),
+            )
+        ),
         (GOOD.replace("source: K19", "source: 'K19"), None, "not valid YAML"),
         ("id: C1\n", 1, "expected a list of claims"),
     ],

@@ -51,7 +51,7 @@ def test_every_choice_of_a_claim_changes_how_it_is_measured_or_computed():
             assert taken | set(choice.arguments), (name, choice)
             assert taken == set(choice.options), (name, choice)
             if choice.arguments:
-                quantity.arguments.bind(**{**claim.arguments, **choice.arguments})
+                quantity.arguments.model_validate({**claim.arguments, **choice.arguments})
 
 
 def test_without_alternatives_a_claim_is_unchanged():

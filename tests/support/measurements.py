@@ -85,6 +85,8 @@ def made_up(quantity="score", task_name="rte", kind="around", value=0.0, samplin
     """Return a case of an invented claim D9, which the paper does not make."""
     rule = {"sampling": sampling} if kind == "around" else {"value": value}
     figure = {"published": 60.0} if figure is None else figure
+    if any(need.whose == "against" for need in QUANTITIES[quantity].needs.values()):
+        more = {"against": "untrained", **more}
     claim = Claim(
         id="D9", source="test", statement="A claim.", quantity=quantity,
         measure=next(iter(QUANTITIES[quantity].needs.values())).measure,

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from bertsecrets.ablation.gains import Block, all_gains, gains_of, metric_of
 from bertsecrets.claims.estimand import ColumnSelection, Estimand, Extreme, Number, both, clusters_of, halves
-from bertsecrets.claims.quantities.head_ranking import name_of, place, top
+from bertsecrets.claims.quantities.head_ranking import Heads, name_of, place, top
 from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantities.task_scores import in_points, mean_over_tasks, metric_name, score_range
 from bertsecrets.claims.quantity import ANY_VALUE, Need, quantity
@@ -203,7 +203,7 @@ def best_layer(ablation: Measurement) -> Estimand:
 
 
 @quantity("named-heads-gain", unit="points", inherits=False, ablation=HEAD_ABLATION)
-def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
+def named_heads(ablation: Measurement, heads: Heads = FRAME_HEADS) -> Estimand:
     """Return the smallest gain from disabling one of the named heads, given as (layer, head) pairs counted from 1."""
     sets = [place(ablation, layer, head, "score") for layer, head in heads]
     block, gains = gains_of(ablation, sets)
@@ -213,7 +213,7 @@ def named_heads(ablation: Measurement, heads: Sequence = FRAME_HEADS) -> Estiman
 
 
 @quantity("named-heads-gain-over-tasks", unit="points", inherits=False, ablations=HEAD_ABLATIONS_BY_TASK)
-def named_heads_over_tasks(ablations: tuple[Measurement, ...], heads: Sequence = FRAME_HEADS) -> Estimand:
+def named_heads_over_tasks(ablations: tuple[Measurement, ...], heads: Heads = FRAME_HEADS) -> Estimand:
     """Return the smallest gain of any named head, after averaging each head's gain over the tasks with data."""
     return _over_tasks(ablations, [named_heads(ablation, heads) for ablation in ablations])
 
@@ -328,7 +328,7 @@ def _ranks(
 
 
 @quantity("named-heads-harm-rank", unit="percent", inherits=False, within=(0, 100), ablations=STSB_AND_RTE)
-def named_harm(ablations: tuple[Measurement, ...], heads: Sequence = HARMFUL_HEADS) -> Estimand:
+def named_harm(ablations: tuple[Measurement, ...], heads: Heads = HARMFUL_HEADS) -> Estimand:
     """Return the worst rank of any named head on any task, as the percentage of heads that are more important."""
     blocks, gains = zip(*(gains_of(ablation) for ablation in ablations), strict=True)
     sets = np.array([place(ablations[0], layer, head, "score") for layer, head in heads])

@@ -4,20 +4,22 @@ Heads are given as (layer, head), both counted from 1. `pairing` is `all` for al
 or `zip` for the pairs used by K19's code and figures.
 """
 
-from collections.abc import Sequence
+from typing import Literal, get_args
 
 import numpy as np
+from pydantic import PositiveInt
 
 from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand, Number, flat
-from bertsecrets.claims.quantities.head_ranking import best_heads, place
+from bertsecrets.claims.quantities.head_ranking import Heads, best_heads, place
 from bertsecrets.claims.quantities.likeness import correlation
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.texts.published import FRAME_DIGEST, FRAME_HEADS, FRAME_SENTENCES, published_figures
 from bertsecrets.types import Measurement
 
-PAIRING_SAMPLES = {
+Pairing = Literal["all", "zip", "reverse", "reverse zip"]
+PAIRING_SAMPLES: dict[Pairing, str] = {
     "all": "max_weight",
     "zip": "max_weight_zipped",
     "reverse": "max_weight_reverse",
@@ -28,7 +30,7 @@ FRAME_WEIGHTS = Need("frame-heads")
 
 
 @quantity("frame-heads-lead", unit="attention", inherits=False, frames=FRAME_WEIGHTS)
-def named_lead(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
+def named_lead(frames: Measurement, heads: Heads = FRAME_HEADS) -> Estimand:
     """Return the smallest mean weight of a named head minus the largest mean weight of another head (K19 figure 3)."""
     block = flat(frames, ALL_PAIRS_SAMPLE)
     named = np.zeros(block.shape[1], dtype=bool)
@@ -48,7 +50,7 @@ def _of_paper(frames: Measurement) -> bool:
 
 
 @quantity("frame-weight", unit="attention", inherits=False, within=(0, 1), frames=FRAME_WEIGHTS)
-def head_weight(frames: Measurement, layer: int, head: int, pairing: str = "all") -> Estimand:
+def head_weight(frames: Measurement, layer: PositiveInt, head: PositiveInt, pairing: Pairing = "all") -> Estimand:
     """Return the mean weight of one head, whose layer and number are counted from 1."""
     column = place(frames, layer, head, ALL_PAIRS_SAMPLE)
     by_pairing = {name: float(frames.value(sample).ravel()[column]) for name, sample in PAIRING_SAMPLES.items()}
@@ -59,7 +61,7 @@ def head_weight(frames: Measurement, layer: int, head: int, pairing: str = "all"
 
 
 @quantity("ranked-frame-weight", unit="attention", inherits=False, within=(0, 1), frames=FRAME_WEIGHTS)
-def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estimand:
+def ranked_weight(frames: Measurement, rank: PositiveInt, pairing: Pairing = "all") -> Estimand:
     """Return the mean weight of the head with this rank; the head of rank 1 has the largest mean weight.
 
     The mean weights of the best heads are biased upwards by noise, but the published figure has the same bias.
@@ -73,7 +75,7 @@ def ranked_weight(frames: Measurement, rank: int, pairing: str = "all") -> Estim
 
 
 @quantity("frame-heads-over-percentile", unit="attention", inherits=False, frames=FRAME_WEIGHTS)
-def over_percentile(frames: Measurement, heads: Sequence = FRAME_HEADS) -> Estimand:
+def over_percentile(frames: Measurement, heads: Heads = FRAME_HEADS) -> Estimand:
     """Return the smallest mean weight of a named head minus the (interpolated) 99th percentile over all heads."""
     columns = [place(frames, layer, head, ALL_PAIRS_SAMPLE) for layer, head in heads]
 
@@ -115,20 +117,26 @@ def figure_3(frames: Measurement, ranks: bool = False) -> Estimand:
     return Estimand.from_block(block, lambda mean: correlation(mean, figure, ranks), note, sampled=False, unmet=unmet)
 
 
+Word = Literal["was", "becoming", "agitated", "sep"]
 EXAMPLE_WEIGHTS = Need("example-sentence")
 
 
 @quantity("example-weight", unit="attention", inherits=False, sentence=EXAMPLE_WEIGHTS)
-def example_weight(sentence: Measurement, layer: int, head: int, word: str = "agitated") -> Estimand:
+def example_weight(
+    sentence: Measurement,
+    layer: PositiveInt,
+    head: PositiveInt,
+    word: Word = "agitated",
+) -> Estimand:
     """Return the attention from "He" to a word in one head, for the paper's example sentence."""
     column = place(sentence, layer, head, word)
-    others = [name for name in ("was", "becoming", "agitated", "sep") if name != word and name in sentence.values]
+    others = [name for name in get_args(Word) if name != word and name in sentence.values]
     note = "also " + ", ".join(f"{name} {sentence.value(name).ravel()[column]:.2f}" for name in others)
     return _of_example(flat(sentence, word)[:, [column]], note)
 
 
 @quantity("example-weight-lead", unit="attention", inherits=False, sentence=EXAMPLE_WEIGHTS)
-def example_weight_lead(sentence: Measurement, layer: int, head: int) -> Estimand:
+def example_weight_lead(sentence: Measurement, layer: PositiveInt, head: PositiveInt) -> Estimand:
     """Return the attention from "agitated" to "He" in one head, minus the largest weight on any other token.
 
     The weight of "agitated" on itself is ignored.

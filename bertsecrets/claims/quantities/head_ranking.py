@@ -4,14 +4,25 @@ A head is written as (layer, head), both counted from 1 as in K19. The place of 
 flattened array of all heads.
 """
 
-import numpy as np
+from collections.abc import Sequence
+from typing import Annotated
 
+import numpy as np
+from pydantic import Field, PositiveInt
+
+from bertsecrets.claims.quantity import OneOrMore
+from bertsecrets.errors import NotApplicableError
 from bertsecrets.types import Measurement
+
+Heads = OneOrMore[Annotated[Sequence[PositiveInt], Field(min_length=2, max_length=2)]]
 
 
 def place(measurement: Measurement, layer: int, head: int, name: str) -> int:
     """Return the index of a head in the measurement's flattened array `name`, whose axes are layer and head."""
-    return int(np.ravel_multi_index((layer - 1, head - 1), np.shape(measurement.value(name))))
+    layers, heads = np.shape(measurement.value(name))
+    if layer > layers or head > heads:
+        raise NotApplicableError(f"the model has {layers} x {heads} heads, so it has no head {head} in layer {layer}")
+    return (layer - 1) * heads + head - 1
 
 
 def name_of(measurement: Measurement, place: int, name: str) -> str:

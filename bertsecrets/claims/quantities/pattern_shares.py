@@ -19,10 +19,10 @@ from jaxtyping import Float, Int
 import bertsecrets.patterns
 from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Estimand, Extreme, Number, clusters_of, halves
 from bertsecrets.claims.quantities.likeness import SHUFFLE_QUANTILE, correlation
-from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.claims.quantity import Need, OneOrMore, quantity
 from bertsecrets.models.locations import is_papers_model, recorded_name
 from bertsecrets.models.packaged import PUBLISHED_NAMES
-from bertsecrets.patterns.classes import CLASSES, check_class
+from bertsecrets.patterns.classes import CLASSES, ClassName
 from bertsecrets.patterns.readings import Reading
 from bertsecrets.patterns.shares import corrected, heads_to_draw, raw_shares
 from bertsecrets.texts.metrics import macro_f1
@@ -31,6 +31,7 @@ from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 CLASS_COUNT = len(CLASSES)
+Classes = OneOrMore[ClassName]
 PATTERNS, PATTERNS_BEFORE = Need("patterns"), Need("patterns", "against")
 NEW_ENCODER_NOTE = "the interval accounts for the classifier's errors on encoders that it was not trained on"
 AUTHORS_NOTE = "for the authors' maps, run python -m instruments import-patterns, then train-patterns --outside k19=DIR"
@@ -119,18 +120,18 @@ def _of_shares(
 
 
 @quantity("class-share", unit="percent", within=(0, 100), patterns=PATTERNS)
-def class_share(patterns: Measurement, classes: Sequence[str] = (), reading: Reading = "special") -> Estimand:
+def class_share(patterns: Measurement, classes: Classes, reading: Reading = "special") -> Estimand:
     """Return the percentage of all maps that belong to any of the classes (K19 figure 2)."""
-    chosen = [CLASSES.index(check_class(name)) for name in classes]
+    chosen = [CLASSES.index(name) for name in classes]
     raw = raw_shares(_predicted(patterns, reading)).mean(0)[chosen].sum()
     note = f"{100 * raw:.1f} % before the correction for the classifier's errors"
     return _of_shares([patterns], reading, lambda shares: shares[..., 0, chosen].sum(-1), note)
 
 
 @quantity("heads-of-class", unit="heads", within=(0, float("inf")), patterns=PATTERNS)
-def heads_of_class(patterns: Measurement, class_name: str, reading: Reading = "special") -> Estimand:
+def heads_of_class(patterns: Measurement, class_name: ClassName, reading: Reading = "special") -> Estimand:
     """Return the number of heads whose most frequent class, according to the classifier, is the given class."""
-    place = CLASSES.index(check_class(class_name))
+    place = CLASSES.index(class_name)
     return _of_head_counts(patterns, reading, lambda counts: counts[..., place])
 
 
@@ -189,9 +190,7 @@ PATTERNS_BY_TASK = Need("patterns", tasks=SEVEN_TASKS, least=4)
 
 
 @quantity("figure-2-rank-correlation", unit="r", within=(-2, 1), by_task=PATTERNS_BY_TASK)
-def figure_2_order(
-    by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
-) -> Estimand:
+def figure_2_order(by_task: tuple[Measurement, ...], classes: Classes, reading: Reading = "special") -> Estimand:
     """Return Spearman's correlation of class shares with K19's figure 2 across tasks, minus a chance level.
 
     The chance level is the 95% quantile of the correlation over all possible orders of the tasks.
@@ -211,30 +210,26 @@ def figure_2_order(
 
 
 @quantity("figure-2-difference", unit="percent", within=(0, 100), by_task=PATTERNS_BY_TASK)
-def figure_2_difference(
-    by_task: tuple[Measurement, ...], classes: Sequence[str] = (), reading: Reading = "special"
-) -> Estimand:
+def figure_2_difference(by_task: tuple[Measurement, ...], classes: Classes, reading: Reading = "special") -> Estimand:
     """Return the absolute difference between class shares and K19's figure 2, averaged over the tasks with data."""
     figure = np.array([figure_2_share(measurement.subject.task, classes) for measurement in by_task])
     return _over_tasks(by_task, classes, reading, lambda shares: abs(shares - figure).mean(-1))
 
 
 def _over_tasks(
-    by_task: Sequence[Measurement], classes: Sequence[str], reading: Reading, statistic: Callable[[np.ndarray], Number]
+    by_task: Sequence[Measurement], classes: Classes, reading: Reading, statistic: Callable[[np.ndarray], Number]
 ) -> Estimand:
     """Compute a statistic from the total percentages of the given classes on all tasks, an array [..., task]."""
-    chosen = [CLASSES.index(check_class(name)) for name in classes]
+    chosen = [CLASSES.index(name) for name in classes]
     shares = {TASKS[each.subject.task].title: class_share(each, classes, reading).value for each in by_task}
     note = ", ".join(f"{title} {value:.1f}" for title, value in shares.items())
     return _of_shares(by_task, reading, lambda by_class: statistic(by_class[..., chosen].sum(-1)), note)
 
 
 @quantity("class-share-change", unit="percent", within=(-100, 100), after=PATTERNS, before=PATTERNS_BEFORE)
-def share_change(
-    after: Measurement, before: Measurement, classes: Sequence[str] = (), reading: Reading = "special"
-) -> Estimand:
+def share_change(after: Measurement, before: Measurement, classes: Classes, reading: Reading = "special") -> Estimand:
     """Return the change in the total percentage of some classes, relative to the pretrained model."""
-    chosen = [CLASSES.index(check_class(name)) for name in classes]
+    chosen = [CLASSES.index(name) for name in classes]
     return _change(after, before, reading, lambda change: change[..., chosen].sum(-1))
 
 

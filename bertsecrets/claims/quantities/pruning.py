@@ -4,9 +4,11 @@ A `share` is the pruned fraction of the layers' weights: 0.1, 0.2, ..., 0.7.
 """
 
 from collections.abc import Callable
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import Field
 
 from bertsecrets.claims.estimand import Estimand, Number, clusters_of
 from bertsecrets.claims.quantities.task_scores import in_points, metric_name, score_range
@@ -16,6 +18,7 @@ from bertsecrets.types import Measurement
 
 WEIGHT_PRUNING = Need("weight-pruning")
 REQUIRED_SCORE_SHARE = 0.9  # fraction of the full model's score that must remain after every step
+Share = Annotated[float, Field(ge=0.1, le=0.7, multiple_of=0.1)]
 Curve = Callable[[np.ndarray], np.ndarray]
 
 
@@ -28,13 +31,13 @@ def _curve(pruning: Measurement) -> tuple[Float[np.ndarray, "examples k"], Curve
     return np.hstack(parts), lambda mean: np.asarray(points(mean.reshape(*mean.shape[:-1], len(parts), -1)))
 
 
-def _place(pruning: Measurement, share: float) -> int:
+def _place(pruning: Measurement, share: Share) -> int:
     """Return the index of the score with this fraction of the weights pruned. Index 0 is the full model."""
     return 1 + int(np.abs(np.asarray(pruning.value("share")) - share).argmin())
 
 
 @quantity("pruned-score", unit="points", inherits=False, within=score_range, pruning=WEIGHT_PRUNING)
-def pruned_score(pruning: Measurement, share: float) -> Estimand:
+def pruned_score(pruning: Measurement, share: Share) -> Estimand:
     """Return accuracy, or Pearson's correlation, with a given fraction of weights (the smallest ones) set to 0."""
     block, scores = _curve(pruning)
     place = _place(pruning, share)
@@ -43,7 +46,7 @@ def pruned_score(pruning: Measurement, share: float) -> Estimand:
 
 
 @quantity("pruning-loss", unit="points", inherits=False, pruning=WEIGHT_PRUNING)
-def pruning_loss(pruning: Measurement, share: float) -> Estimand:
+def pruning_loss(pruning: Measurement, share: Share) -> Estimand:
     """Return the full model's score minus its score with a given fraction of weights (the smallest ones) set to 0."""
     block, scores = _curve(pruning)
     place = _place(pruning, share)

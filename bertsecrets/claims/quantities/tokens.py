@@ -18,19 +18,20 @@ from bertsecrets.texts.published import ONE_SENTENCE_TASK, TWO_SENTENCE_TASKS
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
+Kind = Literal["cls", "sep", "sep_sum"]
 SPECIAL_TOKENS = Need("special-tokens")
 STRIPED_CLASSES = ("vertical", "vertical-diagonal")
 
 
-def _by_layer(special: Measurement, kind: str) -> Float[np.ndarray, "examples layers"]:
-    """Return the attention to a kind of token (`cls`, `sep` or `sep_sum`) by layer."""
+def _by_layer(special: Measurement, kind: Kind) -> Float[np.ndarray, "examples layers"]:
+    """Return the attention to a kind of token by layer."""
     if np.isnan(special.value(kind)).all():
         raise NotApplicableError(f"the model has no [{kind.removesuffix('_sum').upper()}]")
     return by_layer(special, kind)
 
 
 @quantity("sep-growth", unit="attention", after=SPECIAL_TOKENS, before=Need("special-tokens", "against"))
-def sep_growth(after: Measurement, before: Measurement, kind: str = "sep") -> Estimand:
+def sep_growth(after: Measurement, before: Measurement, kind: Kind = "sep") -> Estimand:
     """Return how much fine-tuning increases the attention to [SEP] in the last two layers."""
     growth = _by_layer(after, kind) - _by_layer(before, kind)
     if growth.shape[1] < 3:
@@ -39,7 +40,7 @@ def sep_growth(after: Measurement, before: Measurement, kind: str = "sep") -> Es
 
 
 @quantity("depth-gap", unit="depth", special=SPECIAL_TOKENS)
-def depth_gap(special: Measurement, kind: str = "sep") -> Estimand:
+def depth_gap(special: Measurement, kind: Kind = "sep") -> Estimand:
     """Return the depth of [SEP] attention minus that of [CLS] attention, as a fraction of the model's depth.
 
     Depth is the centre of mass over layers, from 0 (first layer) to 1 (last layer).
@@ -104,7 +105,7 @@ def crossing(special: Measurement) -> Estimand:
 def sep_lead(
     one_sentence: Measurement,
     two_sentences: tuple[Measurement, ...],
-    kind: str = "sep",
+    kind: Kind = "sep",
     others: Literal["most", "mean"] = "most",
 ) -> Estimand:
     """Return the attention to [SEP], averaged over heads, on the one-sentence task minus that on two-sentence tasks.
@@ -174,7 +175,7 @@ def _percent(mean: Float[np.ndarray, "*any 2"]) -> Number:
 
 
 @quantity("figure-6-correlation", "published", unit="r", special=SPECIAL_TOKENS)
-def figure_6(special: Measurement, kind: str) -> Estimand:
+def figure_6(special: Measurement, kind: Literal["cls", "sep"]) -> Estimand:
     """Return the correlation of attention weights with K19's figure 6, minus the highest reference correlation."""
     _by_layer(special, kind)
     return likeness(special, flat(special, kind), panels(f"fig6_{kind.upper()}"))

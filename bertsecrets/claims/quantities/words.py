@@ -5,9 +5,11 @@ Each feature or relation is measured only in inputs that contain it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 from jaxtyping import Bool, Float
+from pydantic import Field
 
 from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import (
@@ -26,21 +28,24 @@ from bertsecrets.claims.estimand import (
     of_other_half,
 )
 from bertsecrets.claims.quantities.ablation_gains import STSB_AND_RTE, TOP_HEADS
-from bertsecrets.claims.quantities.head_ranking import name_of, place
+from bertsecrets.claims.quantities.head_ranking import Heads, name_of, place
 from bertsecrets.claims.quantities.likeness import likeness, panels
-from bertsecrets.claims.quantity import Need, quantity
+from bertsecrets.claims.quantity import Need, OneOrMore, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import Reading
 from bertsecrets.texts.published import HARMFUL_HEADS
 from bertsecrets.types import Measurement
 
-LINGUISTIC_FEATURES = ("noun", "verb", "pronoun", "subject", "object", "negation")
+Feature = Literal["noun", "verb", "pronoun", "subject", "object", "negation"]
+LINGUISTIC_FEATURES: tuple[Feature, ...] = get_args(Feature)
+Kind = Literal[Feature, "punctuation", "cls", "sep"]
+Relation = Literal["noun_pronoun", "pronoun_noun", "verb_subject", "subject_verb"]
 FIGURE_7_KINDS = {
     "PRON": "pronoun", "NOUN": "noun", "VERB": "verb", "OBJ": "object", "SUBJ": "subject", "NEG": "negation",
     "CLS": "cls", "SEP": "sep",
 }  # fmt: skip
-DIAGONAL_RELATIONS = ("verb_subject", "noun_pronoun")
+DIAGONAL_RELATIONS: tuple[Relation, ...] = ("verb_subject", "noun_pronoun")
 DIAGONAL_CLASSES = ("diagonal", "vertical-diagonal")
 FEATURE_WEIGHTS = Need("features")
 SURFACE_WORDS = Need("surface-words")
@@ -69,7 +74,9 @@ def _frequent(samples: Mapping[str, Float[np.ndarray, "examples heads"]]) -> tup
 
 
 @quantity("best-feature-growth", unit="attention", after=FEATURE_WEIGHTS, before=Need("features", "against"))
-def best_growth(after: Measurement, before: Measurement, kinds: Sequence[str]) -> Estimand:
+def best_growth(
+    after: Measurement, before: Measurement, kinds: Annotated[OneOrMore[Feature], Field(max_length=5)]
+) -> Estimand:
     """Return the largest increase in a head's attention to a kind of word, compared with 0 and with two other changes.
 
     The increase is relative to the pretrained model. There are three parts for each kind of word, and the claim is
@@ -124,7 +131,7 @@ def _first_half(present: Bool[np.ndarray, " examples"], clusters: Clusters) -> B
 
 
 @quantity("feature-depth", unit="attention", features=FEATURE_WEIGHTS)
-def feature_depth(features: Measurement, kinds: Sequence[str]) -> Estimand:
+def feature_depth(features: Measurement, kinds: OneOrMore[Kind]) -> Estimand:
     """Return the attention to each kind of word in the upper half of the layers minus that in the lower half.
 
     The claim is judged by the kind with the smallest difference. Kinds that occur in too few inputs are excluded.
@@ -173,7 +180,7 @@ def _cls_row(features: Measurement) -> dict[str, Float[np.ndarray, "examples hea
 
 
 @quantity("cls-row-lead", unit="attention", features=FEATURE_WEIGHTS)
-def cls_row_lead(features: Measurement, kind: str = "sep") -> Estimand:
+def cls_row_lead(features: Measurement, kind: Kind = "sep") -> Estimand:
     """Return the last layer's attention from [CLS] to one kind of token minus the largest attention to another kind.
 
     Weights are averaged over heads. Other kinds are left out if they occur in too few inputs.
@@ -205,7 +212,7 @@ def final_punctuation(words: Measurement) -> Estimand:
 
 
 @quantity("named-equal-word-attention", unit="attention", words=SURFACE_WORDS)
-def equal_words_of_named_heads(words: Measurement, heads: Sequence = HARMFUL_HEADS) -> Estimand:
+def equal_words_of_named_heads(words: Measurement, heads: Heads = HARMFUL_HEADS) -> Estimand:
     """Return the smallest excess of a named head's attention to the same word in the other text over chance."""
     columns = [place(words, layer, head, "equal") for layer, head in heads]
     excess = (flat(words, "equal") - flat(words, "expected"))[:, columns]
@@ -253,7 +260,7 @@ def figure_7(features: Measurement) -> Estimand:
 def relation_heads(
     attention: Measurement,
     patterns: Measurement,
-    relations: Sequence[str] = DIAGONAL_RELATIONS,
+    relations: OneOrMore[Relation] = DIAGONAL_RELATIONS,
     reading: Reading = "special",
 ) -> Estimand:
     """Find the best head for each relation, and return the smallest percentage of diagonal maps in any of these heads.
