@@ -8,6 +8,7 @@ from bertsecrets.claims.band import format_interval, format_number
 from bertsecrets.claims.estimand import Extreme
 from bertsecrets.claims.expectations import Figure, Order
 from bertsecrets.claims.quantities import QUANTITIES
+from bertsecrets.claims.quantity import seeds_of
 from bertsecrets.claims.reasons import Cause
 from bertsecrets.claims.schema import Case
 from bertsecrets.formats import ERROR, PASSES, Deviation, Outcome, VerdictData
@@ -121,8 +122,8 @@ class Verdict:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds of the subjects that were measured."""
-        return tuple(sorted({measurement.subject.seed for measurement in self.measurements}))
+        """The seeds that were measured, in the order of `by_seed`."""
+        return seeds_of(self.measurements)
 
     @property
     def against(self) -> str:

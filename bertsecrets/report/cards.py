@@ -58,8 +58,8 @@ class Card:
     @property
     def id(self) -> str:
         """The card's id on the page."""
-        model = [self.column.model] if self.column.model else []
-        return "".join(c if c.isalnum() else "-" for c in "-".join([str(self.verdict.case), *model]))
+        name = "\n".join(filter(None, (str(self.verdict.case), self.column.model)))
+        return "".join(c if c.isalnum() or c == "-" else f"_{ord(c):x}_" for c in name)  # different for each name
 
     @property
     def sign(self) -> str:
@@ -101,8 +101,7 @@ class Card:
     @property
     def by_seed(self) -> list[tuple[int, str]]:
         """The seeds, each with its observed value."""
-        values = map(format_number, _of_seeds(self.verdict))
-        return list(zip(self.verdict.seeds, values, strict=False))
+        return [(seed, format_number(value)) for seed, value in _of_seeds(self.verdict).items()]
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
         return []
     unit, published, seeds = verdict.unit, verdict.case.figure.published, _of_seeds(verdict)
     ends = [end for pair in (verdict.interval, verdict.band) if pair is not None for end in pair]
-    numbers = [*ends, *seeds, observed, *([] if published is None else [published])]
+    numbers = [*ends, *seeds.values(), observed, *([] if published is None else [published])]
     finite = [float(number) for number in numbers if number is not None and math.isfinite(number)]
     margin = 0.08 * (max(finite) - min(finite)) or 0.1 * abs(max(finite)) or 1.0
     low, high = min(finite) - margin, max(finite) + margin
@@ -183,7 +182,7 @@ def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
     if len(verdict.by_seed) > 1:
         rows += [
             row("seed", "seeds", value, label=f"{format_number(value)} {unit}, seed {seed}")
-            for seed, value in zip(verdict.seeds, seeds, strict=False)
+            for seed, value in seeds.items()
             if math.isfinite(value)
         ]
     names = list(dict.fromkeys(row["row"] for row in rows))
@@ -195,12 +194,12 @@ def strip_rows(verdict: Verdict) -> list[dict[str, Any]]:
     return rows
 
 
-def _of_seeds(verdict: Verdict) -> list[float]:
-    """Return each seed's observed value. If the value has several parts, use the part that decides the claim."""
+def _of_seeds(verdict: Verdict) -> dict[int, float]:
+    """Return the observed value by seed. If the value has several parts, use the part that decides the claim."""
     if not verdict.by_seed:
-        return []
+        return {}
     part = decisive(np.mean(verdict.by_seed, axis=0), verdict.extreme)
-    return [float(parts[part]) for parts in verdict.by_seed]
+    return {seed: float(parts[part]) for seed, parts in zip(verdict.seeds, verdict.by_seed, strict=True)}
 
 
 def evidence_lines(verdict: Verdict, *, checkpoint: bool) -> list[str]:

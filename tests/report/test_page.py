@@ -112,6 +112,8 @@ def test_several_models_are_shown_side_by_side():
     assert "b : 2 claims: 1 reproduced, 0 deviate, 1 not applicable" in head
     assert "bertsecrets report --offline --model b --claim C1p-rte" in shown
     assert "<dt>G7-rte<small>b</small></dt>" in shown
+    similar = page({model: [elsewhere] for model in ("a/b", "a-b", "a_b", "a b")}, SETTINGS)
+    assert len(set(re.findall(r'<details class="card" id="(.*?)"', similar))) == 4
     of_figure_5 = shown[shown.index('id="figure-5"') :]
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", of_figure_5)
     assert [caption.split(":")[0] for caption in captions].count("K19, figure 5") == 1
