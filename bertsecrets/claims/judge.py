@@ -14,10 +14,10 @@ from bertsecrets.claims.estimate import FEWEST_SEEDS, SMALLEST_P_VALUE, estimate
 from bertsecrets.claims.expectations import Evidence, Figure, PValues
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
-from bertsecrets.claims.quantity import Needed, all_of
+from bertsecrets.claims.quantity import Needed, all_of, seeds_of
 from bertsecrets.claims.reasons import TOO_SMALL, Cause, Grounds
 from bertsecrets.claims.schema import Case
-from bertsecrets.claims.screening import usable
+from bertsecrets.claims.screening import check_same_rows, usable
 from bertsecrets.claims.sequential import (
     ANALYSES,
     MOST_REPLACED,
@@ -105,6 +105,7 @@ def _judge(
     quantity, every = QUANTITIES[claim.quantity], _measurements(by_seed)
     if isinstance(answer := applicability(case, ModelFacts.of_measurement(every[0], claim.measure)), NotApplicable):
         return Verdict.because(case, "not applicable", answer.cause, measurements=every)
+    check_same_rows([measurement for needed in by_seed for measurement in all_of(needed, states=True)])
     counted = usable(by_seed)
     try:
         estimands = [quantity.read(needed, **claim.arguments) for needed in counted.by_seed or by_seed[:1]]

@@ -8,12 +8,14 @@ better seeds. Duplicate seeds are rejected because they would make the seed vari
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from bertsecrets.claims.estimate import FEWEST_SEEDS
 from bertsecrets.claims.quantity import Needed, all_of, states_of
 from bertsecrets.claims.reasons import Cause, Grounds
+from bertsecrets.errors import UserError, excerpt
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.texts.metrics import if_shuffled
@@ -77,13 +79,40 @@ def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
         return Usable(used, left_out, counted, **few)
     for seed, other in combinations(used, 2):
         for first, second in zip(all_of(seed), all_of(other), strict=True):
-            pair = {"first": first.subject, "second": second.subject}
-            if first.examples != second.examples:
-                cause = Grounds.OTHER_EXAMPLES(**pair, examples=first.examples, others=second.examples)
-                return Usable(used, left_out, counted, problem=cause)
             if first.subject != second.subject and is_copy(first, second):
-                return Usable(used, left_out, counted, problem=Grounds.COPIES(**pair))
+                copies = Grounds.COPIES(first=first.subject, second=second.subject)
+                return Usable(used, left_out, counted, problem=copies)
     return Usable(used, left_out, counted)
+
+
+def check_same_rows(measurements: Sequence[Measurement]) -> None:
+    """Check that a case's measurements on a task have the same rows and settings, and its checkpoints the same limit.
+
+    Different measures are compared only if they are of attention, because only these measure the same rows.
+
+    Raises:
+        UserError: If two measurements or two checkpoints differ.
+    """
+    known: dict[tuple[str, str, str], tuple[Measurement, Any]] = {}
+    for measurement in measurements:
+        subject, recorded = measurement.subject, measurement.provenance
+        of_attention = get_measure(measurement.measure).section == "attention"
+        compared = "attention" if of_attention else measurement.measure
+        facts: dict[tuple[str, str], Any] = {
+            (compared, "examples"): measurement.examples,
+            (compared, "data"): (recorded.data_fingerprint or "unknown")[:12],
+            (compared, "limit"): recorded.limit or "all rows",
+            **{(compared, f"setting {name}"): value for name, value in measurement.settings.items()},
+        }
+        if get_initialisation(subject.initialisation).trains:
+            facts["", "train_limit"] = recorded.train_limit or "all rows"
+        for (of, name), fact in facts.items():
+            first, first_fact = known.setdefault((of, name, subject.task), (measurement, fact))
+            if fact != first_fact:
+                raise UserError(
+                    f"{first.measure} of {first.subject} and {measurement.measure} of {subject} differ in {name} "
+                    f"({excerpt(first_fact, 60)} and {excerpt(fact, 60)}): measure both in the same way"
+                )
 
 
 def seed_problem(needed: Mapping[str, Needed], *, several: bool = True) -> str:
