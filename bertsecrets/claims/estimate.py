@@ -276,11 +276,12 @@ def far_seed(values: Sequence[float]) -> tuple[int, float] | None:
     >>> far_seed([60.0, 61.0, 59.0, 60.0, 60.0]), far_seed([60.0, 61.0, 59.0, 60.0, 50.0])[0]
     (None, 4)
     """
+    if len(values) <= FEWEST_SEEDS:
+        return None
     distances = []
     for place, value in enumerate(values):
         others = np.delete(values, place)
-        std = float(others.std(ddof=1)) if len(others) >= FEWEST_SEEDS else 0.0
-        distances.append(abs(value - float(others.mean())) / std if std > 0 else 0.0)
+        distances.append(abs(value - float(others.mean())) / max(float(others.std(ddof=1)), ROUNDING))
     place = int(np.argmax(distances))
     return (place, distances[place]) if distances[place] > FAR_SEED else None
 

@@ -153,10 +153,11 @@ class Order(_Expectation):
         (size, why), limit, threshold = case.smallest_effect, self.sign * self.value, self.threshold(case)
         low, high = sorted(self.sign * end for end in interval)
         facts = {"interval": interval, "limit": self.value}
+        other_side = "below" if self.kind == "above" else "above"
         if high < threshold:
             if threshold < size or limit > size or (low <= -size and high < 0):
-                return "deviates", Grounds.OTHER_SIDE(side="below" if self.kind == "above" else "above", **facts)
-            return "deviates", Grounds.NEGLIGIBLE(interval=interval, size=size, why=why)
+                return "deviates", Grounds.OTHER_SIDE(side=other_side, **facts)
+            return "deviates", Grounds.NEGLIGIBLE(interval=interval, side=other_side, limit=self.sign * size, why=why)
         if low <= limit:
             return "inconclusive", Grounds.INCLUDES_LIMIT(**facts)
         if low <= threshold:
@@ -333,8 +334,6 @@ class Figure(Section):
 
         case, published = evidence.case, evidence.case.figure.published
         assert published is not None
-        if evidence.other_constants or evidence.same_constant:
-            return 1.0, None
         distance, p_value = abs(evidence.observed.value - published), SMALLEST_P_VALUE
         for margin, error, degrees in self._bounds(case, evidence.observed, evidence.published_error):
             beyond = distance - margin

@@ -36,6 +36,8 @@ from bertsecrets.settings import JudgeParams
 from bertsecrets.types import Measurement
 
 A_ROW = {"points": 100.0}  # largest effect of one row on the sum of a quantity over rows, by unit
+MAX_DISTANCE = 100  # standard deviations; larger distances mean that the other seeds are nearly equal
+UNTESTED_GROUNDS = {Grounds.AT_LIMIT, Grounds.SAME_CONSTANT, Grounds.OTHER_CONSTANT}  # decided whatever the p-values
 READING = "reading"  # argument of the quantities that depend on a reading
 
 
@@ -126,7 +128,7 @@ def _judge(
         outcome, cause = "deviates", Grounds.REFUTED(refuted=evidence.estimands[0].refuted)
     else:
         outcome, cause = case.claim.expect.decide(evidence)
-    against, in_favour = _p_values(case, evidence, outcome) if details and not shortage else (None, None)
+    against, in_favour = _p_values(case, evidence, outcome, cause) if details and not shortage else (None, None)
     notes = [
         *_notes(counted.by_seed, estimands, slow=details),
         *ceiling,
@@ -139,6 +141,7 @@ def _judge(
             outcome, cause = "inconclusive", Grounds.EXISTENCE(now=cause)
     if outcome == "deviates" and cause.grounds.deviation == TOO_SMALL and any(each.provenance.limits for each in every):
         outcome, cause, against = "inconclusive", Grounds.LIMITED_ROWS(now=cause), None
+    testable = cause.grounds != Grounds.AT_LIMIT  # at the limit, more seeds would be equal, too
     undecided = outcome == "inconclusive" or (evidence.early < 1 and outcome in PASSES)
     return Verdict.because(
         case,
@@ -151,8 +154,8 @@ def _judge(
         measurements=_measurements(counted.by_seed),
         by_seed=tuple(tuple(estimand.parts.tolist()) for estimand in estimands),
         extreme=observed.extreme,
-        power=_power(case, evidence) if outcome == "inconclusive" else "",
-        open=undecided and more and evidence.seeds_matter,
+        power=_power(case, evidence) if outcome == "inconclusive" and testable else "",
+        open=undecided and more and evidence.seeds_matter and testable,
         p_against=against,
         p_for=in_favour,
         interim=_level(case, evidence),
@@ -214,7 +217,7 @@ def _shortage(evidence: Evidence) -> Cause | None:
     return Grounds.UNKNOWN_SPREAD() if evidence.limits is None else None
 
 
-def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> PValues:
+def _p_values(case: Case, evidence: Evidence, outcome: Outcome, cause: Cause) -> PValues:
     """Return two p-values, corrected for the number of analyses: one against the claim, and one in its favour.
 
     A claim deviates if and only if the first p-value is at most the run's error rate. A claim is reproduced if and only
@@ -223,6 +226,8 @@ def _p_values(case: Case, evidence: Evidence, outcome: Outcome) -> PValues:
     if evidence.refuted:
         return SMALLEST_P_VALUE, 1.0
     against, in_favour = case.claim.expect.p_values(evidence)
+    if cause.grounds in UNTESTED_GROUNDS:
+        against, in_favour = 1.0, in_favour and 1.0
     if in_favour is None or against is None:
         return against, None
     if evidence.observed.spread is not None:
@@ -247,11 +252,12 @@ def _far_seed(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estim
     if (far := far_seed([estimand.value for estimand in estimands])) is None:
         return []
     place, distance = far
-    return [f"seed {_seed(by_seed[place])} is {distance:.1f} standard deviations from the other seeds"]
+    times = f"{distance:.1f}" if distance < MAX_DISTANCE else f"more than {MAX_DISTANCE}"
+    return [f"seed {_seed(by_seed[place])} is {times} standard deviations from the other seeds"]
 
 
 def _seed(needed: Mapping[str, Needed]) -> int:
-    return all_of(needed)[0].subject.seed
+    return seeds_of(all_of(needed))[0]
 
 
 def _notes(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand], *, slow: bool) -> list[str]:

@@ -23,7 +23,7 @@ class Grounds(Enum):
         "may be too small",
     )
     OTHER_SIDE = "{interval} lies {side} {limit}, opposite to the claim", OPPOSITE
-    NEGLIGIBLE = "{interval} is below the smallest effect of interest, {size} ({why})", TOO_SMALL
+    NEGLIGIBLE = "{interval} lies {side} {limit}, the smallest effect of interest ({why})", TOO_SMALL
     LESS_THAN_HALF = "the order holds, but {interval} is less than half of the published effect", TOO_SMALL
     AT_LIMIT = "nothing to judge: every resample equals the limit exactly", "nothing to judge"
     LIMITED_ROWS = "{now}, but only some of the rows were used", "limited rows"
@@ -73,7 +73,6 @@ class Grounds(Enum):
     UNKNOWN_SPREAD = "the variation between runs is unknown until several seeds are judged", "seed spread unknown"
     SEED_FAILED = "{problems}", "collapsed"
     SEEDS_FAILED = "{failed} of {seeds} seeds cannot be judged: {problems}", "{failed} of {seeds} seeds failed"
-    OTHER_EXAMPLES = "{first} has {examples} examples, but {second} has {others}", "different examples"
     COPIES = "{first} and {second} give the same numbers: the seed has no effect", "identical seeds"
     OTHER_ARCHITECTURE = "is about {wanted}; the model is {architecture}", "about {wanted}"
     OTHER_WEIGHTS = (

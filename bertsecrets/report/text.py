@@ -10,7 +10,6 @@ from bertsecrets.claims.figure import Known
 from bertsecrets.claims.multiplicity import multiple_testing, over_tasks
 from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.schema import ANY_MODEL, LATER_FAMILIES, Case, Claim
-from bertsecrets.claims.sequential import one_sided
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.changes import ends
 from bertsecrets.errors import one_line
@@ -105,16 +104,9 @@ def _band_text(case: Case, confidence: float) -> str:
     limits = case.band(confidence)
     if limits is None:
         return "a prediction interval from the spread of the measured seeds, since no spread is published"
-    if isinstance(expect, Equality):
-        return (
-            f"{format_interval(limits)} (the claim is an equality, so the {one_sided(confidence):.0%} interval must "
-            "lie in this band)"
-        )
-    if isinstance(expect, Order):
-        return (
-            f"{format_interval(limits)} (the claim is an order, so the {one_sided(confidence):.0%} interval must lie "
-            "in this range)"
-        )
+    if isinstance(expect, Equality | Order):
+        kind = "an equality" if isinstance(expect, Equality) else "an order"
+        return f"{format_interval(limits)} (the claim is {kind}, so the whole interval must lie in this range)"
     if not expect.decidable(limits, case.unit):
         return f"{NOT_DECIDABLE}: {format_interval(limits)} covers more than half of all possible values"
     parts, spread = [], figure.cited_spread

@@ -34,7 +34,7 @@ from bertsecrets.claims.quantity import REGISTERED_QUANTITIES, STATE
 from bertsecrets.claims.requirements import measure_case
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.errors import NotApplicableError
+from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.report.text import assert_holds
 from bertsecrets.types import Provenance, Subject
 
@@ -116,9 +116,10 @@ def test_an_order_with_a_figure_must_not_be_surely_less_than_half_of_it():
 def test_an_effect_below_the_smallest_of_interest_deviates_and_the_reason_says_so():
     assert order((1e-9, 5e-8), least=0.005) == (
         "deviates",
-        "[1e-09, 5e-08] is below the smallest effect of interest, 0.005 (for a reason)",
+        "[1e-09, 5e-08] lies below 0.005, the smallest effect of interest (for a reason)",
     )
     assert order((-0.004, 0.004), least=0.005)[0] == "deviates"
+    assert order((-0.3, 5.0), "below", least=0.5)[1].startswith("[-0.3, 5.0] lies above -0.5, the smallest effect")
     outcome, reason = order((0.004, 0.006), least=0.005)
     assert (outcome, reason.partition(" also ")[2]) == (
         "inconclusive",
@@ -250,6 +251,8 @@ def test_a_seed_far_from_the_others_is_named():
     verdict = of_seeds(201, 204, 207, 210, 180)
     assert "seed 5 is 6.6 standard deviations from the other seeds" in verdict.reason
     assert "standard deviations" not in of_seeds(201, 204, 207, 210, 213).reason
+    equal = of_errors([*(range(start, start + 76) for start in (0, 40, 80, 120)), range(97)], published=60.0)
+    assert "seed 5 is more than 100 standard deviations from the other seeds" in equal.reason
 
 
 def on_table_1(task, *right):
@@ -540,6 +543,41 @@ def test_seeds_that_learned_nothing_are_left_out_and_named(few):
     assert "1 left out: seed 2 (" in verdict.reason
     without = judged_seeds(above, [seeds[0], *seeds[2:]], SETTINGS)
     assert (verdict.observed, verdict.interval) == (without.observed, without.interval)
+
+
+def test_a_measure_that_does_not_depend_on_the_seed_adds_no_seed():
+    frames = measured("frame-heads", task_name="all")
+    four, two = (measured("head-ablation", seed=seed) for seed in (4, 2))
+    for of, seeds in (((four, frames, two, frames), (4, 2)), ((frames, four), (4,)), ((frames,), (1,))):
+        assert Verdict(made_up(), "inconclusive", "why", measurements=of).seeds == seeds
+
+
+OTHER_WAYS = {
+    "examples": {"examples": 270},
+    "data": {"provenance": Provenance(data_fingerprint="b" * 64)},
+    "limit": {"provenance": Provenance(limit=100)},
+    "train_limit": {"provenance": Provenance(train_limit=100)},
+    "setting max_length": {"settings": {"max_length": 64}},
+}
+
+
+@pytest.mark.parametrize("fact", OTHER_WAYS)
+@pytest.mark.parametrize(
+    ("quantity", "measures", "seeds"),
+    [
+        ("score", ["scores"], 2),
+        ("score-difference", ["scores", "scores"], 1),
+        ("stripes-on-special-tokens", ["special-tokens", "patterns"], 1),
+    ],
+)
+def test_measurements_of_different_rows_are_not_judged_together(quantity, measures, seeds, fact):
+    """The differing measurement is of another seed, of the other side, or of another measure of attention."""
+    same = [measured(name, seed=seed, settings={"max_length": 128}) for seed in range(seeds) for name in measures]
+    differing = [*same[:-1], replace(same[-1], **OTHER_WAYS[fact])]
+    by_seed = [needed(quantity, *differing[place::seeds]) for place in range(seeds)]
+    with pytest.raises(UserError, match=rf"differ in {fact} \(.* and .*\): measure both in the same way$") as error:
+        judge(made_up(quantity), by_seed, SETTINGS)
+    assert "\n" not in str(error.value)
 
 
 def test_a_claim_about_the_score_counts_seeds_with_varied_answers_that_learned_nothing():

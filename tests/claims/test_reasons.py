@@ -47,15 +47,15 @@ def verdicts():
     tolerant = made_up(sampling="score", figure={"published": 62.0}, tolerance=stated)
     rte = {"rows": 277, "classes": (146 / 277, 131 / 277)}
     opposite = {"rows": 277, "classes": (131 / 277, 146 / 277)}
+    three = seeds(600, 610, 590)
     collapsed = seeds(None, None, None, initialisation="pretrained")
     for case, by_seed in [
-        (above, seeds(600, 610, 590)),
+        (above, three),
         (above, seeds(500, 510, 490)),
         (above, seeds(400, 410, 390)),
         (above, seeds(600)),
         (above, seeds(600, 610)),
         (above, seeds(20, 21, 22, rows=25)),
-        (above, seeds(600, 610) + seeds(0, 0, 20, rows=25)[2:]),
         (above, collapsed),
         (above, collapsed[:1]),
         (above, [needed("score", scores) for scores in as_seeds(*[half[2]] * 3)]),
@@ -68,10 +68,12 @@ def verdicts():
         (constant, seeds(None, None, None, **rte)),
         (constant, seeds(150, 146, 140, **rte)),
         (constant, seeds(160, 162, 161, **rte)),
+        (constant, seeds(None, *range(220, 229), **rte)),
         (constant, seeds(None, None, None, rows=100)),
         (constant, seeds(None, None, None, **opposite)),
         (constant, seeds(None, None, **rte) + seeds(None, None, None, **opposite)[2:]),
         (of_id("A4-rte-half"), three_seeds(stripes=50)),
+        (made_up("score-difference", **zero), [dict.fromkeys(("own", "other"), each["scores"]) for each in three]),
     ]:
         yield judge(case, by_seed, SETTINGS)
     yield judge(same, seeds(2490, 2500, 2510, rows=4000), SETTINGS)
@@ -84,7 +86,11 @@ def verdicts():
     limited = replace(half[1], provenance=Provenance(limit=ROWS))
     for size, other in ((5.0, half[1]), (5.0, limited), (9.5, half[2])):
         effect = {"size": size, "reason": "for a reason"}
-        yield judged(made_up("score-difference", smallest_effect=effect, **zero), other, half[0])
+        yield judged(
+            made_up("score-difference", smallest_effect=effect, **zero),
+            other,
+            replace(half[0], provenance=other.provenance),
+        )
     for other in half[:3]:
         yield judged(made_up("score-difference", **{**zero, "kind": "equal"}), half[0], other)
 
@@ -120,6 +126,17 @@ def test_only_deviations_say_how_the_claim_deviates():
     for verdict in shown:
         assert (verdict.deviation is not None) == (verdict.outcome == "deviates"), verdict.reason
         assert verdict.data.deviation == verdict.deviation
+
+
+def test_p_values_are_at_most_the_error_rate_if_and_only_if_the_claim_is_decided():
+    rate, shown = 1 - SETTINGS.confidence, list(verdicts())
+    for outcome, p_values in (("deviates", "p_against"), ("reproduced", "p_for")):
+        tested = [verdict for verdict in shown if getattr(verdict, p_values) is not None]
+        assert {verdict.reason_code for verdict in tested} >= {"at-limit", "includes-limit", "beyond-limit"}
+        for verdict in tested:
+            assert (getattr(verdict, p_values) <= rate) == (verdict.outcome == outcome), verdict.reason
+    for verdict in (verdict for verdict in shown if verdict.reason_code == "at-limit"):
+        assert (verdict.p_against, verdict.p_for, verdict.open, verdict.power) == (1.0, 1.0, False, "")
 
 
 def test_tables_give_a_short_reason_unless_the_claim_is_reproduced():

@@ -41,7 +41,7 @@ def example() -> list[Verdict]:
     half = verdict(
         "A4-rte-half", "inconclusive", 59.9, (57.5, 62.4), Grounds.INCLUDES_LIMIT(interval=(57.5, 62.4), limit=60.0)
     )
-    negligible = Grounds.NEGLIGIBLE(interval=(-0.001, 0.001), size=0.02, why="5 % of the depth")
+    negligible = Grounds.NEGLIGIBLE(interval=(-0.001, 0.001), side="below", limit=0.02, why="5 % of the depth")
     differs = Grounds.OUTSIDE(published=0.0, difference=52.7, low=47.7, high=57.7)
     below = Grounds.OTHER_SIDE(interval=(0.0, 0.9), side="below", limit=0.95)
     layer_7 = Grounds.NOT_APPLICABLE(message="the model has no layer 7: it has 6")
@@ -125,7 +125,7 @@ def test_failing_verdicts_are_annotations_on_github_that_stand_alone(monkeypatch
     assert (
         "::error title=E1-rte deviates: too small::Earlier layers attend to [CLS], later layers to [SEP]. "
         "Observed 0.0001 [-0.0010, 0.0010] depth, the claim holds in > 0, published 0.412 depth: [-0.0010, 0.0010] "
-        "is below the smallest effect of interest, 0.02 (5 %25 of the depth)"
+        "lies below 0.02, the smallest effect of interest (5 %25 of the depth)"
     ) in lines
 
 

@@ -177,7 +177,10 @@ def test_the_width_of_a_band_is_explained():
     assert "the same constant answer" in band_text(of_id("D1-mrpc-untrained-f1"), 0.95)
     assert band_text(of_id("B5-all-l7h6"), 0.95) == "[0.865, 0.875]: 0.87 +- 0.005 rounding"
     assert band_text(of_id("G5-qnli"), 0.95).startswith("a prediction interval from the spread of the measured seeds")
-    assert band_text(of_id("G1-rte"), 0.95).startswith("> 0 (the claim is an order, so the ")
+    order = (
+        "> 0 (the claim is an order, so the whole interval must lie in this range)"  # its level depends on the seeds
+    )
+    assert band_text(of_id("G1-rte"), 0.95) == order
 
 
 def test_a_band_with_nearly_all_values_is_not_shown():
