@@ -16,7 +16,6 @@ from bertsecrets.errors import NotApplicableError
 from bertsecrets.texts.metrics import Number
 from bertsecrets.types import Measurement
 
-FEWEST_EXAMPLES = 30  # examples; with fewer, bootstrap intervals have poor coverage
 Statistic = Callable[..., Number]  # maps block means to one value per resample, or to a single value
 Extreme = Literal["least", "most"]
 Clusters = Int[np.ndarray, " _"] | None  # the number of each row's cluster, from 0

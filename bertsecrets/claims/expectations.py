@@ -17,12 +17,13 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from bertsecrets.claims.band import Ends, JudgedCase, combined, reach
-from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Estimand
+from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import SMALLEST_P_VALUE, Estimate
 from bertsecrets.claims.reasons import Cause, Grounds
 from bertsecrets.claims.sequential import ANALYSES
 from bertsecrets.formats import Outcome
 from bertsecrets.settings import Section
+from bertsecrets.texts.metrics import FEWEST_EXAMPLES
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 

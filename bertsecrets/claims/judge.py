@@ -9,7 +9,7 @@ from typing import Any
 
 from bertsecrets.claims.eligibility import ModelFacts, NotApplicable, applicability
 from bertsecrets.claims.error_rates import power
-from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Estimand, with_same_selection
+from bertsecrets.claims.estimand import Estimand, with_same_selection
 from bertsecrets.claims.estimate import FEWEST_SEEDS, SMALLEST_P_VALUE, estimate, far_seed
 from bertsecrets.claims.expectations import Evidence, Figure, PValues
 from bertsecrets.claims.quantities import QUANTITIES
@@ -33,6 +33,7 @@ from bertsecrets.models.locations import is_papers_model
 from bertsecrets.patterns.readings import AUTHORS
 from bertsecrets.progress import counted
 from bertsecrets.settings import JudgeParams
+from bertsecrets.texts.metrics import FEWEST_EXAMPLES
 from bertsecrets.types import Measurement
 
 A_ROW = {"points": 100.0}  # largest effect of one row on the sum of a quantity over rows, by unit
@@ -208,10 +209,10 @@ def _shortage(evidence: Evidence) -> Cause | None:
         return Grounds.FEW_SEEDS(seeds=observed.seeds, needed=FEWEST_SEEDS)
     if unmet := next((estimand.unmet for estimand in evidence.estimands if estimand.unmet), ""):
         return Grounds.UNMET(unmet=unmet)
-    if evidence.refuted:
-        return None
     if observed.fewest < FEWEST_EXAMPLES:
         return Grounds.FEW_EXAMPLES(needed=FEWEST_EXAMPLES)
+    if evidence.refuted:
+        return None
     if evidence.constants and observed.examples_error > 0:
         return Grounds.CONSTANT_ON_SAMPLE()
     return Grounds.UNKNOWN_SPREAD() if evidence.limits is None else None

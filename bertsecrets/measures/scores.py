@@ -16,7 +16,7 @@ from bertsecrets.measures.base.measure import Result
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.consistency import CHECKED_EXAMPLES, check_alone
 from bertsecrets.models.encoding import cased, encode, lower_cases, predict
-from bertsecrets.texts.metrics import decide, is_constant, order_problem
+from bertsecrets.texts.metrics import decide, has_collapsed, is_constant, order_problem
 from bertsecrets.texts.metrics import scores as all_scores
 from bertsecrets.texts.rows import shuffled
 from bertsecrets.texts.tasks import Task, task
@@ -69,11 +69,12 @@ class Scores(Measure):
             return "some predictions are not finite"
         if measurement.subject.initialisation != "pretrained":
             return None
-        if measurement.values.get("constant"):
+        of_task, target = task(measurement.subject.task), measurement.sample("target")
+        if has_collapsed(of_task, predicted, target):
             return "gives every example the same answer"
         if measurement.options.get("cased") or measurement.options.get("shuffle"):
             return None
-        return order_problem(task(measurement.subject.task), predicted, measurement.sample("target"))
+        return order_problem(of_task, predicted, target)
 
 
 def scores(task: Task, logits: Float[np.ndarray, "examples outputs"], targets: Sequence[float]) -> Result:

@@ -94,19 +94,19 @@ def tally(outcomes: Sequence[str], always: Collection[str] = ()) -> dict[str, in
     return {outcome: count for outcome, count in counts.items() if count or outcome in always}
 
 
-def outcome_counts(
-    outcomes: Sequence[str], known: int = 0, accepted: int = 0, always: Collection[str] = ALWAYS_COUNTED
-) -> str:
-    """Return the number of claims per outcome as text; outcomes in `always` are listed even if no claim has them.
+def outcome_counts(outcomes: Sequence[str], marks: Sequence[str] = (), always: Collection[str] = ALWAYS_COUNTED) -> str:
+    """Return the number of claims per outcome as text, with the marks of deviations (see `text.outcome_mark`).
+
+    Outcomes in `always` are listed even if no claim has them.
 
     >>> outcome_counts(["reproduced", "inconclusive", "compatible", "reproduced"])
     '2 reproduced, 1 compatible, 0 deviate, 1 inconclusive'
-    >>> outcome_counts(["deviates", "reproduced", "deviates"], known=1, accepted=1)
-    '1 reproduced, 2 deviate (1 known, 1 accepted)'
+    >>> outcome_counts(["deviates", "reproduced", "deviates", "deviates"], ["accepted", "expected", "known"])
+    '1 reproduced, 3 deviate (1 known, 1 expected, 1 accepted)'
     """
     counts = tally(outcomes, always)
-    marks = ", ".join(f"{count} {name}" for name, count in {"known": known, "accepted": accepted}.items() if count)
-    notes = {"deviates": f" ({marks})"} if marks else {}
+    of_marks = (f"{marks.count(name)} {name}" for name in ("known", "expected", "accepted") if name in marks)
+    notes = {"deviates": f" ({', '.join(of_marks)})"} if any(marks) else {}
     return ", ".join(
         f"{count} {outcome if count == 1 else OUTCOMES[outcome].plural or outcome}{notes.get(outcome, '')}"
         for outcome, count in counts.items()

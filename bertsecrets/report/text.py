@@ -247,7 +247,7 @@ def count_line(verdicts: Sequence[Verdict], accepted: Collection[str] = ()) -> s
 
 
 def counts_text(verdicts: Sequence[Verdict], accepted: Collection[str] = ()) -> str:
-    """Return the number of claims per outcome, with the numbers of known and accepted deviations.
+    """Return the number of claims per outcome, with the numbers of known, expected and accepted deviations.
 
     K19's claims, claims beyond K19 and claims that are not about a model are counted separately.
     """
@@ -267,7 +267,7 @@ def counts_text(verdicts: Sequence[Verdict], accepted: Collection[str] = ()) -> 
 def _counts(verdicts: Sequence[Verdict], accepted: Collection[str], always: Collection[str] = ALWAYS_COUNTED) -> str:
     statuses = [verdict.status for verdict in verdicts]
     marks = [outcome_mark(verdict, accepted) for verdict in verdicts if verdict.status == "deviates"]
-    return outcome_counts(statuses, marks.count("known"), marks.count("accepted"), always)
+    return outcome_counts(statuses, marks, always)
 
 
 def seeds_text(seeds: Iterable[int]) -> str:

@@ -14,6 +14,7 @@ from bertsecrets.texts.tasks import Task
 Number = np.ndarray | np.floating
 Metric = Callable[[np.ndarray], Number]
 
+FEWEST_EXAMPLES = 30  # examples; with fewer, bootstrap intervals have poor coverage
 MISORDERED_ERRORS = 3.3  # number of standard errors that rules out chance (0.05 %, one-sided)
 
 
@@ -59,8 +60,11 @@ def class_moments(predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray
 
 
 def score_moments(predicted: np.ndarray, target: np.ndarray) -> Float[np.ndarray, "examples 5"]:
-    """Return the five terms of a correlation for each example: prediction p, target t, p * p, t * t and p * t."""
-    p, t = predicted.astype(float), target.astype(float)
+    """Return the five terms of a correlation for each example: prediction p, target t, p * p, t * t and p * t.
+
+    Predictions and targets are centred. This does not change the correlation, and keeps the squares precise.
+    """
+    p, t = predicted - np.mean(predicted), target - np.mean(target)
     return np.stack([p, t, p * p, t * t, p * t], axis=1)
 
 
@@ -99,14 +103,17 @@ def is_constant(task: Task, predicted: np.ndarray | Sequence[float]) -> bool:
     return bool(np.ptp(predicted) < 0.01) if task.regression else bool(np.ptp(predicted) == 0)
 
 
+def has_collapsed(task: Task, predicted: np.ndarray, target: np.ndarray) -> bool:
+    """Return whether a model gives the same answer to every example, although the labels of enough examples differ."""
+    return len(target) >= FEWEST_EXAMPLES and is_constant(task, predicted) and not is_constant(task, target)
+
+
 def score(metric: str, predicted: np.ndarray, target: np.ndarray) -> float:
     """Return the value of a metric as a fraction. The correlation with a constant is undefined, so 0 is returned.
 
     >>> score("accuracy", np.array([0, 1, 1]), np.array([0, 1, 0]))
     0.6666666666666666
     """
-    if metric == "pearson":  # centring does not change it, and keeps the squares precise
-        predicted, target = predicted - np.mean(predicted), target - np.mean(target)
     return float(METRICS[metric](moments(metric, predicted, target).mean(0)))
 
 

@@ -308,7 +308,7 @@ def test_a_verdict_as_data():
 
 
 def test_a_constant_predictor_is_remarked_unless_it_is_the_reason():
-    scores = measured(values={"accuracy": 0.5, "constant": True}, samples={"predicted": [1, 1], "target": [0, 1]})
+    scores = scored([1] * 40, [0, 1] * 20, constant=True)
     untrained = replace(scores, subject=Subject("m", "rte", "untrained"))
     assert judged(made_up(), untrained).remarks == ["this checkpoint", "constant answer (not fine-tuned)"]
     assert judged(made_up(), scores).remarks == ["this checkpoint"]
@@ -378,6 +378,7 @@ def test_pearson_from_moments_equals_scipys(rows):
     direct = 0.0 if np.ptp(predicted) == 0 or np.ptp(target) == 0 else stats.pearsonr(predicted, target).statistic
     assert read("score", scores) == pytest.approx(100 * direct, abs=1e-4)
     assert read("score-over-majority", scores) == pytest.approx(100 * direct, abs=1e-4)
+    assert read("score", correlated(predicted + 1e5, target)) == pytest.approx(100 * direct, abs=1e-4)
 
 
 def maps(measure, **layers):
@@ -464,7 +465,10 @@ def test_whether_a_claim_applies_is_known_before_measuring():
 
 def test_a_collapsed_model_decides_nothing():
     dead = scored([1] * 100, [1] * 60 + [0] * 40, constant=True)
+    few, alike = scored([1] * 20, [1, 0] * 10, constant=True), scored([1] * 20, [1] * 20, constant=True)
     for case in (made_up(), made_up(kind="above"), made_up("score-over-majority", kind="below")):
+        for scores in (few, alike):
+            assert judged(case, scores).reason_code == "few-examples"
         verdict = judged(case, dead)
         assert (verdict.outcome, verdict.observed) == ("degenerate", None)
         assert verdict.reason == "gives every example the same answer"
@@ -611,11 +615,11 @@ def test_coin_flips_have_learned_nothing():
 
 def test_a_refuted_claim_deviates_for_any_resamples():
     """The judge uses the estimand's field `refuted`, not the name of the quantity."""
-    block = np.array([[0.0]] * 9 + [[-1.0]])  # a third of the resamples miss the last row and give a tie
-    order = made_up(kind="above", figure={"seed_std": 0.1, "seed_source": "five seeds"})
+    block = np.array([[0.0]] * 29 + [[-1.0]])  # a third of the resamples miss the last row and give a tie
+    order = made_up(kind="above", unit="u", figure={"seed_std": 0.1, "seed_source": "five seeds"})
     for refuted, outcome in (("", "inconclusive"), ("it is not so", "deviates")):
         verdict = of_estimand(Estimand((block,), lambda mean: mean[..., 0], refuted=refuted), order)
         assert verdict.outcome == outcome
         assert refuted in verdict.reason
-    above = Estimand((np.repeat(block, 4, axis=0) + 2,), lambda mean: mean[..., 0], refuted="it is not so")
+    above = Estimand((block + 2,), lambda mean: mean[..., 0], refuted="it is not so")
     assert of_estimand(above, order).outcome == "reproduced"  # the value is inside the band

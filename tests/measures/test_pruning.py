@@ -184,6 +184,8 @@ def test_curves_are_drawn_with_p20s():
 @pytest.mark.parametrize("name", ["weight-pruning", "head-pruning"])
 def test_pruning_a_constant_model_is_degenerate(name):
     constant = pruned_heads(1.0, 1.0) if name == "head-pruning" else pruned_weights(*[1.0] * 8)
+    assert get_measure(name).degenerate(constant) is None  # all labels are the same, too
+    constant.samples["target"] = np.arange(1000) % 2
     assert get_measure(name).degenerate(constant) == "gives every example the same answer"
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 import bertsecrets.patterns
-from bertsecrets.claims.estimand import FEWEST_EXAMPLES, Estimand, Extreme, Number, clusters_of, halves
+from bertsecrets.claims.estimand import Estimand, Extreme, Number, clusters_of, halves
 from bertsecrets.claims.quantities.likeness import SHUFFLE_QUANTILE, correlation
 from bertsecrets.claims.quantity import Need, OneOrMore, quantity
 from bertsecrets.models.locations import is_papers_model, recorded_name
@@ -25,7 +25,7 @@ from bertsecrets.models.packaged import PUBLISHED_NAMES
 from bertsecrets.patterns.classes import CLASSES, ClassName
 from bertsecrets.patterns.readings import Reading
 from bertsecrets.patterns.shares import corrected, heads_to_draw, raw_shares
-from bertsecrets.texts.metrics import macro_f1
+from bertsecrets.texts.metrics import FEWEST_EXAMPLES, macro_f1
 from bertsecrets.texts.published import SEVEN_TASKS, figure_2_share
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement

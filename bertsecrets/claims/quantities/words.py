@@ -13,7 +13,6 @@ from pydantic import Field
 
 from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import (
-    FEWEST_EXAMPLES,
     Clusters,
     ColumnSelection,
     Estimand,
@@ -34,6 +33,7 @@ from bertsecrets.claims.quantity import Need, OneOrMore, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import Reading
+from bertsecrets.texts.metrics import FEWEST_EXAMPLES
 from bertsecrets.texts.published import HARMFUL_HEADS
 from bertsecrets.types import Measurement
 

@@ -31,7 +31,7 @@ from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
 from bertsecrets.store.files import digest
 from bertsecrets.texts.glue import Split
-from bertsecrets.texts.metrics import decide, is_constant, order_problem, score
+from bertsecrets.texts.metrics import decide, has_collapsed, order_problem, score
 from bertsecrets.texts.published import ABLATION_BASELINES
 from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement, Precision
@@ -67,7 +67,7 @@ class RemovalMeasure(Measure):
         if len(baseline) < 2 or measurement.subject.initialisation not in ("pretrained", "frozen"):
             return None
         task = TASKS[measurement.subject.task]
-        if is_constant(task, baseline):
+        if has_collapsed(task, baseline, measurement.sample("target")):
             return "gives every example the same answer"
         fine_tuned = measurement.subject.initialisation == "pretrained"
         return order_problem(task, baseline, measurement.sample("target")) if fine_tuned else None
