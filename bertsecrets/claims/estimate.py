@@ -267,21 +267,26 @@ def _alike(replicates: Replicates) -> Bool[np.ndarray, " parts"]:
     return np.ptp(replicates, axis=0) < ROUNDING
 
 
-def far_seed(values: Sequence[float]) -> tuple[int, float] | None:
+def far_seed(values: Sequence[float], least: float) -> tuple[int, float] | None:
     """Return the index of the seed farthest from the mean of the others, and its distance in standard deviations.
 
-    The standard deviation is also computed from the others. Return None if there are too few seeds, or if the distance
+    The standard deviation is also computed from the others. If these are equal, the distance is infinite for a seed
+    that differs by more than `least`, unless `least` is 0. Return None if there are too few seeds, or if the distance
     is at most `FAR_SEED`.
 
-    >>> far_seed([60.0, 61.0, 59.0, 60.0, 60.0]), far_seed([60.0, 61.0, 59.0, 60.0, 50.0])[0]
+    >>> far_seed([60.0, 61.0, 59.0, 60.0, 60.0], 1), far_seed([60.0, 61.0, 59.0, 60.0, 50.0], 1)[0]
     (None, 4)
+    >>> far_seed([60.0, 60.0, 60.0, 60.5], 1), far_seed([60.0, 60.0, 60.0, 0.0], 1)[0]
+    (None, 3)
     """
     if len(values) <= FEWEST_SEEDS:
         return None
     distances = []
     for place, value in enumerate(values):
         others = np.delete(values, place)
-        distances.append(abs(value - float(others.mean())) / max(float(others.std(ddof=1)), ROUNDING))
+        difference, spread = abs(value - float(others.mean())), float(others.std(ddof=1))
+        equal = np.inf if 0 < least < difference else 0.0
+        distances.append(difference / spread if spread > ROUNDING else equal)
     place = int(np.argmax(distances))
     return (place, distances[place]) if distances[place] > FAR_SEED else None
 

@@ -3,6 +3,7 @@
 At least three seeds are needed for a decision.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -37,7 +38,6 @@ from bertsecrets.texts.metrics import FEWEST_EXAMPLES
 from bertsecrets.types import Measurement
 
 A_ROW = {"points": 100.0}  # largest effect of one row on the sum of a quantity over rows, by unit
-MAX_DISTANCE = 100  # standard deviations; larger distances mean that the other seeds are nearly equal
 UNTESTED_GROUNDS = {Grounds.AT_LIMIT, Grounds.SAME_CONSTANT, Grounds.OTHER_CONSTANT}  # decided whatever the p-values
 READING = "reading"  # argument of the quantities that depend on a reading
 
@@ -134,7 +134,7 @@ def _judge(
         *_notes(counted.by_seed, estimands, slow=details),
         *ceiling,
         *counted.notes,
-        *_far_seed(counted.by_seed, estimands),
+        *_far_seed(case, counted.by_seed, estimands),
     ]
     if claim.existence:
         against = None  # the claim cannot deviate, so it cannot be a false alarm
@@ -248,13 +248,14 @@ def _power(case: Case, evidence: Evidence) -> str:
     return power(evidence.observed, doubtful, evidence.level)
 
 
-def _far_seed(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand]) -> list[str]:
+def _far_seed(case: Case, by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand]) -> list[str]:
     """Return a note on a seed that is far from the other seeds, if any. No other check detects a single bad seed."""
-    if (far := far_seed([estimand.value for estimand in estimands])) is None:
+    if (far := far_seed([estimand.value for estimand in estimands], case.smallest_effect[0])) is None:
         return []
     place, distance = far
-    times = f"{distance:.1f}" if distance < MAX_DISTANCE else f"more than {MAX_DISTANCE}"
-    return [f"seed {_seed(by_seed[place])} is {times} standard deviations from the other seeds"]
+    how = f"is {distance:.1f} standard deviations from the other seeds"
+    how = how if math.isfinite(distance) else "differs from the other seeds, which are equal"
+    return [f"seed {_seed(by_seed[place])} {how}"]
 
 
 def _seed(needed: Mapping[str, Needed]) -> int:
