@@ -135,6 +135,15 @@ def test_wrong_tasks_are_one_line(tiny_bert, tmp_path):
         open_session(tiny_bert, tmp_path, complaints(train=None)).judge("C1")
 
 
+@pytest.mark.parametrize("names", [("0", "4"), ("../a", "b" * 300)], ids=["numbers", "no names of files"])
+def test_a_model_of_any_classes_is_trained_and_measured(tiny_bert, tmp_path, names):
+    train, dev = (rows.assign(upheld=rows["upheld"].map(dict(enumerate(names)))) for rows in (TRAIN, DEV))
+    session = open_session(tiny_bert, tmp_path, complaints(train=train, dev=dev))
+    assert session.measure("scores", "complaints").examples == len(DEV)
+    (entry,) = (tmp_path / "runs" / "checkpoints").glob("[!.]*")
+    assert entry.name.startswith("complaints-pretrained-1-")
+
+
 def test_classes_of_a_checkpoint_are_matched_by_name(tiny_bert, tmp_path):
     words = {0: "rejected", 1: "upheld"}
     named = complaints(train=None, dev=DEV.assign(upheld=DEV["upheld"].map(words)), labels=[*words.values()])

@@ -14,7 +14,8 @@ NUMBERED_NAME = re.compile(r"(?:label|class)?[ _-]?([0-9]{1,9})", re.IGNORECASE)
 def classes_in_order(folder: Path, task: Task) -> list[str] | None:
     """Return the task's class for each output of a checkpoint, or None if the outputs are numbered instead of named.
 
-    Names are read from both `id2label` and `label2id`, because some checkpoints record names in only one of them.
+    Names are read from both `id2label` and `label2id`, because some checkpoints record names in only one of them. A
+    number counts as a name if the task has a class of this name.
     """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     pairs = _pairs(config.get("id2label")) + [(number, name) for name, number in _pairs(config.get("label2id"))]
@@ -24,9 +25,9 @@ def classes_in_order(folder: Path, task: Task) -> list[str] | None:
         if not re.fullmatch("[0-9]{1,9}", number) or int(number) >= task.outputs:
             raise _misnamed(folder, task, f"gives the class {excerpt(name, 60)!r} the number {excerpt(number, 20)}")
         in_name = NUMBERED_NAME.fullmatch(name.strip())
-        if in_name is None or int(in_name[1]) != int(number):
+        if name in task.labels or in_name is None or int(in_name[1]) != int(number):
             is_named = True
-            names[int(number)] |= set() if name == "None" else {name}
+            names[int(number)] |= {name} - {""}
     if not is_named:
         return None
     classes: list[str] = []
@@ -40,7 +41,9 @@ def classes_in_order(folder: Path, task: Task) -> list[str] | None:
 
 
 def _pairs(names: Any) -> list[tuple[str, str]]:
-    return [(str(key), str(value)) for key, value in names.items()] if isinstance(names, dict) else []
+    """Return the entries of a map as text. A missing value becomes an empty text, since a class may be called None."""
+    pairs = names.items() if isinstance(names, dict) else ()
+    return [(str(key), "" if value is None else str(value)) for key, value in pairs]
 
 
 def _misnamed(folder: Path, task: Task, problem: str) -> UserError:

@@ -69,7 +69,10 @@ class Key:
         """
         checkpoint = self.inputs.get("checkpoint")
         inputs = (checkpoint["inputs"] if isinstance(checkpoint, dict) else {}) | self.inputs
-        return "-".join([*(str(inputs[name]) for name in NAME_INPUTS if name in inputs), self.digests])
+        words = [
+            str(inputs[name]).partition(" ")[0] for name in NAME_INPUTS if name in inputs
+        ]  # no names of own classes
+        return "-".join([*words, self.digests])
 
     @property
     def identifies_code(self) -> bool:

@@ -77,7 +77,8 @@ class Task:
         """
         if self.own and name in self.labels:
             return name
-        ignored = r"[\W_]" if self.own else "[^a-z]"  # users' names may differ only in digits or non-Latin letters
+        # Users' names may differ only in digits, in a sign before them, or in non-Latin letters.
+        ignored = r"(?!\B-\d)[\W_]" if self.own else "[^a-z]"
         folded = _folded(name, ignored)
         named = [label for label in self.labels if folded[1] and folded == _folded(label, ignored)]
         return named[0] if len(named) == 1 else None

@@ -7,7 +7,9 @@ import pytest
 import torch
 from tiny import save_bert
 
+import bertsecrets as bs
 from bertsecrets.errors import UserError
+from bertsecrets.models.class_names import classes_in_order
 from bertsecrets.models.opening import open_checkpoint
 from bertsecrets.texts.tasks import TASKS, task
 
@@ -78,6 +80,22 @@ def test_unclear_names_are_refused_with_those_of_the_task(tiny_bert, tmp_path, m
     with pytest.raises(UserError, match=problem) as error:
         open_checkpoint(renamed(tiny_bert, tmp_path / "unclear", **maps), task("rte"))
     assert str(error.value).endswith('in id2label, such as {"0": "entailment", "1": "not_entailment"}')
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [["0", "4"], ["-1", "1"], ["0", "2", "4"], ["1", "0"], ["0", "zero"], ["None", "b"], ["LABEL_1", "LABEL_0"]],
+)
+def test_names_of_own_classes_may_be_numbers(tmp_path, labels):
+    own = bs.Task("own", dev={"text": labels, "label": labels}, labels=labels)
+    for order in (labels, labels[::-1]):
+        for maps in ({"id2label": dict(enumerate(order))}, {"label2id": {name: i for i, name in enumerate(order)}}):
+            (tmp_path / "config.json").write_text(json.dumps(maps))
+            assert classes_in_order(tmp_path, own) == order
+
+
+def test_the_sign_of_a_number_is_part_of_a_name():
+    assert bs.Task("own", dev={"text": ["a", "b"], "label": [-1, 0]}).class_named("1") is None
 
 
 @pytest.mark.parametrize("name", TASKS)
