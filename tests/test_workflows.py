@@ -149,6 +149,8 @@ def test_the_action_deletes_no_file_that_it_does_not_write(tmp_path):
         ({"RESULTS": ".", "BASELINE": "verdicts.json"}, "verdicts.json is an input and would be replaced"),
         ({"RESULTS": ".", "PIN": "./summary.md"}, "./summary.md is an input and would be replaced"),
         ({"STRICT": "yes"}, "the input strict is yes: give true or false"),
+        ({"RESULTS": ""}, "::error title=bertsecrets::cannot make the folder '': give another one as results"),
+        ({"RESULTS": "verdicts.json"}, "cannot make the folder 'verdicts.json': give another one as results"),
     ],
 )
 def test_the_action_refuses_inputs_before_it_deletes_a_file(given, says, tmp_path):
