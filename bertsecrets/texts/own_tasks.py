@@ -87,7 +87,9 @@ class OwnTask(Task):
                 the only one. The message names the row, counted from 1, or the line of the file.
         """
         what, columns = f"task {name}", (texts,) if isinstance(texts, str) else tuple(texts)
-        if not re.fullmatch("[A-Za-z][A-Za-z0-9_-]{0,59}", name) or task_name_of(name) in RESERVED_NAMES:
+        if not re.fullmatch("[A-Za-z][A-Za-z0-9_-]{0,59}", name) or task_name_of(name) in map(
+            task_name_of, RESERVED_NAMES
+        ):
             allowed = f"use letters and digits, at most 60, and none of the names {', '.join(RESERVED_NAMES)}"
             raise UserError(f"{excerpt(name, 60)!r} cannot be the name of your own task: {allowed}")
         if len(columns) not in (1, 2):

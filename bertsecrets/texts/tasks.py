@@ -172,5 +172,10 @@ def task(name: str) -> Task:
     ('MNLI-m', 'accuracy')
     """
     folded = task_name_of(name)
-    folded = {"mnlim": "mnli", "mnlimatched": "mnli", "sts": "stsb", "sst": "sst2"}.get(folded, folded)
-    return TASKS[folded] if folded in TASKS else TASKS[name]
+    spellings = {
+        "mnlim": "mnli",
+        "mnlimatched": "mnli",
+        "sts": "stsb",
+        "sst": "sst2",
+    }  # unless own tasks have the names
+    return TASKS[folded if folded in TASKS else spellings.get(folded, name)]

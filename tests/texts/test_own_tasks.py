@@ -13,6 +13,7 @@ from bertsecrets.measures.base.ablation_measure import scored
 from bertsecrets.texts.metrics import order_problem
 from bertsecrets.texts.own_tasks import read_task_file
 from bertsecrets.texts.tasks import GLUE_TASKS, TASKS
+from bertsecrets.texts.tasks import task as task_named
 
 ROWS = {
     "a": ["one text", "a second", "a third", "the last"],
@@ -165,7 +166,7 @@ def test_classes_of_a_dataset_keep_their_order():
         # Names
         *(
             ({"name": name}, "cannot be the name of your own task")
-            for name in ("or", "and", "in", "-a", "1a", "x" * 300)
+            for name in ("or", "and", "in", "-a", "1a", "x" * 300, "last-two-new", "From_SEP")
         ),
     ],
 )
@@ -271,6 +272,12 @@ def test_names_of_classes_in_a_checkpoint_match_whatever_their_spelling():
     spellings = {"NOT_UPHELD": "Not upheld", "upheld": "upheld", "1-Star": "1 star", "3 stars": None}
     assert {name: made.class_named(name) for name in spellings} == spellings
     assert task(FRAME.assign(y=["neg", "pos"] * 2)).class_named("Positive") == "pos"
+
+
+def test_an_own_name_takes_precedence_over_a_spelling_of_a_glue_task(monkeypatch):
+    assert task_named("sst").name == "sst2"
+    monkeypatch.setitem(TASKS, "sst", task(name="SST"))
+    assert task_named("sst").own
 
 
 def test_glue_tasks_are_identified_by_their_names_alone():
