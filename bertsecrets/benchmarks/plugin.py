@@ -164,7 +164,7 @@ def _check_places(config: pytest.Config) -> None:
         written += [folder / "report.html", folder / "verdicts.json"]
     if given["update_baseline"]:
         written.append(given.pop("baseline"))
-    check_places([Path(path) for path in written if path], given.values())
+    check_places([Path(path) for path in written if path], given.values(), config.stash[OPTIONS].store_folder)
 
 
 def _in_processes(config: pytest.Config) -> bool:

@@ -15,6 +15,7 @@ from bertsecrets.errors import UserError, check_extra
 from bertsecrets.options import VARIABLE_PREFIX, RunOptions, flag, path, several, whole_number
 from bertsecrets.reading import READ_FILES, expanded
 from bertsecrets.settings import EXPECTED_VARIABLE, project_options
+from bertsecrets.store.contents import ITEM_KINDS
 from bertsecrets.store.files import check_writable
 from bertsecrets.types import AUTO
 
@@ -100,11 +101,11 @@ def check_command(options: argparse.Namespace) -> None:
     written = [given.pop(name) for name in outputs]
     if options.command in RECORDING_COMMANDS and isinstance(options.save, Path):
         written[outputs.index("save")] = options.save / "record.zip"
-    check_places(written, given.values())
+    check_places(written, given.values(), RunOptions(store=given["store"]).store_folder if "store" in given else None)
 
 
-def check_places(written: Iterable[Path | None], given: Iterable[Any]) -> None:
-    """Check that no output replaces an input or another output.
+def check_places(written: Iterable[Path | None], given: Iterable[Any], store: Path | None = None) -> None:
+    """Check that no output replaces an input or another output, or is in a folder of a store's items.
 
     An existing file inside an input folder counts as input unless it is a page, a summary or a file of results.
 
@@ -122,8 +123,13 @@ def check_places(written: Iterable[Path | None], given: Iterable[Any]) -> None:
             values += [Path(part) for part in text.split(os.pathsep) if name != EXPECTED_VARIABLE or isfile(part)]
     read = {_identity(path): path for path in [*map(Path, READ_FILES), *chain.from_iterable(map(_paths_in, values))]}
     folders = [os.path.realpath(path) for path in read.values() if path.is_dir()]
+    items = {os.path.realpath(store / kind) for kind in ITEM_KINDS} if store is not None else set()
     taken: set[object] = set()
     for file in files:
+        if items & {os.path.realpath(file), *map(str, Path(os.path.realpath(file)).parents)}:
+            raise UserError(
+                f"cannot write {file}, because it is in a folder of the store: name a folder outside {store}"
+            )
         place, is_device = _identity(file), file.exists() and not (file.is_file() or file.is_dir())
         if place in taken and not is_device:
             raise UserError(f"cannot write two outputs to {file}: name a separate file for each")
