@@ -203,6 +203,11 @@ class MeasurementCache:
         measure = get_measure(request.measure or "")
         return measure.key(self._run(measure, request, self.judged(measure, request.subject)))
 
+    def provenance(self, request: Request) -> Provenance:
+        """Return what is known about the data of a measurement before it is made."""
+        measure = get_measure(request.measure or "")
+        return Provenance(**self._facts(measure, self._run(measure, request, self.judged(measure, request.subject))))
+
     def note(self, request: Request, error: Exception | None, *, made: bool) -> None:
         """Record the result of a request that another process handled. If `error` is given, `get` raises it later."""
         if error is not None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import Any
 
 from bertsecrets.claims.eligibility import Eligibility, Eligible, ModelFacts, NotApplicable, Skipped, applicability
 from bertsecrets.claims.judge import judge, judge_in_sequence
@@ -45,6 +46,10 @@ class SavedMeasurements:
         if cause is None or cause.grounds not in Grounds.__members__ or isinstance(answer, Eligible):
             return answer
         return NotApplicable(Cause(Grounds[cause.grounds], dict(cause.facts)))
+
+    def rows_of(self, case: Case) -> dict[str, Any]:
+        """Return no facts: nothing is measured, so the rows need not be known earlier than the verdicts."""
+        return {}
 
     def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
         """Return the verdict on a case."""

@@ -23,7 +23,7 @@ from bertsecrets.claims.judge import judge, until_replaced
 from bertsecrets.claims.loading import find_case, select_cases
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.sequential import ANALYSES, MOST_REPLACED
-from bertsecrets.claims.verdict import Verdict
+from bertsecrets.claims.verdict import Verdict, rows_of
 from bertsecrets.cores import share_cores, use_threads
 from bertsecrets.devices import best_device, in_precision
 from bertsecrets.errors import MissingError, NotApplicableError, NotGivenError, UserError, near_matches
@@ -401,6 +401,15 @@ class Session:
         verdict = judge(case, measured, self.settings.judge, checkpoint=self.options.checkpoint is not None)
         wanted = self.wanted_seeds
         return until_replaced(verdict, wanted, len(measured)) if isinstance(wanted, int) else verdict
+
+    def rows_of(self, case: Case) -> dict[str, Any]:
+        """Return the rows that a case will be measured on, as a verdict records them; empty if they are unknown."""
+        try:
+            required = requirements.required_measurements(self, case)
+            wanted = [Request(each.measure, each.subject(self.model, 1), (*each.options.items(),)) for each in required]
+            return rows_of([self.measurements.provenance(request) for request in wanted])
+        except UserError:  # raised again when the case is judged
+            return {}
 
     def missing(self, measure: str, task_name: str) -> str | None:
         """Return what a measure on a task lacks (data, frames or spaCy), or None if nothing is missing."""

@@ -10,6 +10,7 @@ from sessions import local_session
 from tiny import HEADS, LAYERS
 from zoo import save_family
 
+from bertsecrets.claims.loading import find_case
 from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.session import Session
 from bertsecrets.settings import load_settings
@@ -54,6 +55,15 @@ def shared_texts(tmp_path_factory):
         other[1] = one[1]
     path.write_text("\n".join("\t".join(row) for row in (header, *rows)) + "\n")
     return folder
+
+
+@pytest.mark.parametrize("claim", ["C2", "D2", "D1-untrained", "E1", "G1"])
+def test_the_rows_of_a_verdict_are_known_before_anything_is_measured(tiny_bert, tiny_glue, tmp_path, claim):
+    limits = {"limit": 10, "train_limit": 16, "grid_limit": 6}
+    session = opened(tmp_path, tiny_glue, model=tiny_bert, **limits)
+    expected = session.rows_of(find_case(claim, "rte"))
+    verdict = session.judge(claim, "rte", seeds=1).data
+    assert expected == {"limits": verdict.limits, "data": verdict.data} != {"limits": {}, "data": []}
 
 
 def drawn(glue, number):

@@ -260,7 +260,7 @@ def _begin(config: pytest.Config, run: "JudgedRun") -> None:
     from bertsecrets.judging import skipped
 
     if (baseline := config.stash[ACCEPTED]) is not None:
-        baseline.check_run(run, whole=not config.stash[OPTIONS].limited)
+        baseline.check_run(run)
     run.baseline = baseline
     for reason, lacking_it in run.skipped().items():
         log.info(skipped(lacking_it, reason))

@@ -1,6 +1,6 @@
 """Verdicts, which hold the outcome of a claim on a task and can be converted to serializable data."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from bertsecrets.models.locations import is_papers_model
 from bertsecrets.provenance import TRAINING_MODULE, differences, made_by
 from bertsecrets.texts.published import PAPERS_MODEL
 from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS
-from bertsecrets.types import Measurement, Subject, as_chart, as_html
+from bertsecrets.types import Measurement, Provenance, Subject, as_chart, as_html
 
 PAPER_TEXT = "the paper's text"
 SOURCE_TITLES = {  # by the key that a claim's source begins with; other sources are shown unchanged
@@ -232,14 +232,9 @@ class Verdict:
             models=self.models,
             seeds=list(self.seeds),
             extreme=self.extreme,
-            limits={
-                name: min(given)
-                for name in ("limit", "train_limit")
-                if (given := [provenance.limits[name] for provenance in provenances if name in provenance.limits])
-            },
             official_data=all(provenance.official_data for provenance in provenances),
-            data=sorted({each.data_fingerprint[:12] for each in provenances if each.data_fingerprint}),
             weights=sorted({each.weights[:12] for each in provenances if each.weights}),
+            **rows_of(provenances),
             definition=self.case.definition,
             claim_version=claim.version,
             seconds=round(sum(provenance.seconds for provenance in provenances), 2),
@@ -258,6 +253,17 @@ class Verdict:
     def as_json(self) -> dict[str, Any]:
         """Return the verdict as a JSON-compatible dictionary."""
         return self.data.model_dump(mode="json")
+
+
+def rows_of(provenances: Sequence[Provenance]) -> dict[str, Any]:
+    """Return the row limits and the fingerprints of the data behind a verdict, in the fields of `VerdictData`."""
+    limits = {
+        name: min(given)
+        for name in ("limit", "train_limit")
+        if (given := [provenance.limits[name] for provenance in provenances if name in provenance.limits])
+    }
+    data = sorted({each.data_fingerprint[:12] for each in provenances if each.data_fingerprint})
+    return {"limits": limits, "data": data}
 
 
 def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:

@@ -219,8 +219,7 @@ def conclude(options: argparse.Namespace, opened: Sequence["JudgedRun"], baselin
     runs = []
     for run in opened:
         if baseline is not None:
-            whole = options.measurements is None and not RunOptions.from_namespace(options).limited
-            baseline.check_run(run, whole=whole)
+            baseline.check_run(run)
         run.baseline = baseline
     for run in opened:
         run.judge()

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from bertsecrets.claims.eligibility import Eligible
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.changes import (
     ChangedFact,
@@ -52,8 +53,11 @@ class Baseline:
         verdicts = self.accepted.verdicts if self.accepted else []
         return {verdict.id: verdict for verdict in verdicts if verdict.verdict is not None}
 
-    def check_run(self, run: JudgedRun, *, whole: bool) -> None:
-        """Before any measurement, check that the baseline and the run have the same model, settings and definitions."""
+    def check_run(self, run: JudgedRun) -> None:
+        """Before any measurement, check that the baseline and the run have the same model, settings and definitions.
+
+        The rows must be the same, too, as far as the session knows them before it measures.
+        """
         if self.updating or self.accepted is None:
             return
         if not _same_model(self.accepted.model, run.model):
@@ -65,15 +69,16 @@ class Baseline:
         redefined = [name for name, case, verdict in earlier if verdict.definition != case.definition]
         if redefined:
             self._refuse(f"the definition of {_listed(redefined)}")
-        if limited := [name for name, _, verdict in earlier if verdict.limits and whole]:
-            self._refuse(f"limits of {_listed(limited)}: {self.verdicts[limited[0]].limits} -> all rows")
+        for name, case, verdict in earlier:
+            if verdict.data and isinstance(run.answers[name], Eligible):
+                self.check(verdict.model_copy(update=run.session.rows_of(case)))
 
     def check(self, verdict: VerdictData) -> None:
         """Check that a verdict was measured on the same rows as the accepted verdict on the same case."""
         accepted = self.verdicts.get(verdict.id)
         if self.updating or accepted is None or not (accepted.data and verdict.data):
             return
-        if changed := differing(*({"limits": of.limits or "all rows", "data": of.data} for of in (accepted, verdict))):
+        if changed := differing(*({"limits": _in_words(of.limits), "data": of.data} for of in (accepted, verdict))):
             self._refuse(f"{changed[0].name} of {verdict.id}: {changed[0].before} -> {changed[0].after}")
 
     def _refuse(self, difference: str) -> None:
@@ -131,6 +136,10 @@ def _changed_settings(accepted: Mapping[str, Any], given: Mapping[str, Any]) -> 
     )
     absent = dict.fromkeys([*before, *after], "missing")
     return differing({**absent, **before}, {**absent, **after})
+
+
+def _in_words(limits: Mapping[str, int]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {rows}" for name, rows in limits.items()) or "all rows"
 
 
 def _listed(names: Sequence[str]) -> str:

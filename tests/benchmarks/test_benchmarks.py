@@ -440,7 +440,7 @@ def test_accepted_deviations_are_expected_and_worse_verdicts_fail(bench, tmp_pat
     assert f"accepted in {accepted}" in output
     code, output = judge(limit=())
     assert code == 2, output
-    assert "is the baseline of another run (limits of C1-rte: {'limit': 40} -> all rows): " in output
+    assert "is the baseline of another run (limits of C1-rte: limit 40 -> all rows): " in output
     accepted.write_text(accepted.read_text().replace('"verdict": "deviates"', '"verdict": "reproduced"'))
     code, output = judge()
     assert (code, "1 failed" in output) == (1, True), output

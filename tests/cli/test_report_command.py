@@ -50,6 +50,16 @@ def test_claims_about_gpt2_are_not_judged_for_other_architectures(capsys, tiny_b
     assert line == "bertsecrets: H2-rte applies only to gpt2 models: choose such a model with --model"
 
 
+def test_a_baseline_of_other_rows_is_refused_before_anything_is_measured(capsys, tiny_bert, rest, tmp_path):
+    words = ("report", "--model", tiny_bert, "--task", "rte", "--claim", "C2", "--seeds", 1, *rest)
+    words = (*words, "--store", tmp_path / "runs", "--baseline", tmp_path / "accepted.json")
+    run(capsys, *words, "--update-baseline")
+    shutil.rmtree(tmp_path / "runs")
+    line = told(capsys, *words, "--limit", 6)
+    assert "is the baseline of another run (limits of C2-rte: all rows -> limit 6): run again with" in line
+    assert not (tmp_path / "runs").exists()
+
+
 def test_expensive_claims_are_judged_only_by_name(capsys, tiny_bert, rest):
     planned = ("plan", "--model", tiny_bert, "--task", "rte", "--seeds", 1, "--json")
     of_kinds = '"kind": "resampled"'

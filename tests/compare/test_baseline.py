@@ -199,7 +199,7 @@ OTHERS = {
     "data": (lambda file: file["verdicts"][0].update(data=["b" * 12]), f"data of D2-rte: {'b' * 12} -> {'a' * 12}"),
     "limits": (
         lambda file: file["verdicts"][0].update(limits={"limit": 9}),
-        "limits of D2-rte: {'limit': 9} -> all rows",
+        "limits of D2-rte: limit 9 -> all rows",
     ),
 }
 
