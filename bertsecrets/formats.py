@@ -195,7 +195,7 @@ class VerdictsFile(BaseModel):
     software: dict[str, str] = Field(description="Versions of Python, bertsecrets and its libraries.")
     model: str = Field(description="The model that was judged, as the user named it.")
     settings: dict[str, Any] = Field(description="Settings of the run, named as in params.yaml.")
-    incomplete: str | None = Field(description="What is missing if the run ended early, as text; otherwise null.")
+    incomplete: str | None = Field(description="What is missing if the run is incomplete, as text; otherwise null.")
     measured: MeasuredData | None = Field(
         default=None, description="How the measurements were made; null if there are none. Since 3.1."
     )

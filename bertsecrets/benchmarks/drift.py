@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bertsecrets.benchmarks.exit_code import OUTCOME_PROPERTY
+from bertsecrets.benchmarks.exit_code import ENTERED, OUTCOME_PROPERTY, end_run
 from bertsecrets.benchmarks.pytest_options import get_option
 from bertsecrets.cli.compare_sides import model_side
-from bertsecrets.cli.console import USER_ERROR
 from bertsecrets.compare.comparison import Compared, Comparison, compare
 from bertsecrets.compare.pins import side_of_pin
 from bertsecrets.compare.sides import MeasureOnTask, Part
-from bertsecrets.errors import UserError, one_line
+from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions
 from bertsecrets.report.findings import comparison_line, drift_message, drift_table
 
@@ -54,12 +53,13 @@ class Drift:
         return comparison
 
     @pytest.fixture
-    def drifted(self, request: pytest.FixtureRequest):
+    def drifted(self, request: pytest.FixtureRequest, in_start_folder: None):
         """Return a function that compares the model with one part of the pin."""
+        request.node.stash[ENTERED] = True
         try:
             comparison = self.comparison = self.comparison or self._compare(request.session)
-        except UserError as error:
-            pytest.exit(one_line(error), returncode=USER_ERROR)
+        except (UserError, KeyboardInterrupt) as error:
+            end_run(request.config, error)
 
         def compared(pinned: Part) -> Compared:
             measure = next(each for each in comparison.measures if each.wanted.key == pinned.wanted.key)

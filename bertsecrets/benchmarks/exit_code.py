@@ -2,16 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from _pytest.junitxml import xml_key
 
 from bertsecrets.cli.console import BUG, USER_ERROR, interrupted
+from bertsecrets.errors import UserError, one_line
 from bertsecrets.formats import ERROR
 
 KIND_PROPERTY, OUTCOME_PROPERTY = "bertsecrets", "verdict"  # report properties, also written to JUnit XML
 EXIT_CODE_PLUGIN, DRIFT_PLUGIN = "bertsecrets.exit-code", "bertsecrets.drift"
 BENCHMARK, CRASH, OTHER_TEST = "benchmark", "crashed", "foreign"
+ENTERED = pytest.StashKey[bool]()  # in a test's stash once its measurements begin: earlier errors are not of the suite
 # A function of a pytest session and the phases in which each benchmark failed. It returns whether the run fails, and
 # the cases whose test did not end as their verdict requires.
 Weigh = Callable[[pytest.Session, Mapping[str, set[str]]], tuple[bool, list[str]]]
@@ -19,6 +22,15 @@ Weigh = Callable[[pytest.Session, Mapping[str, set[str]]], tuple[bool, list[str]
 
 class BugError(Exception):
     """Raised if a benchmark crashes. Not an AssertionError, because that would count as a deviation."""
+
+
+def end_run(config: pytest.Config, error: UserError | KeyboardInterrupt) -> NoReturn:
+    """Skip this test, and end the run after it.
+
+    If `error` left a fixture, pytest would not finish the test, which other fixtures rely on.
+    """
+    config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN).ending = error  # type: ignore[union-attr]
+    pytest.skip(one_line(error) or "interrupted")
 
 
 class ExitCode:
@@ -33,6 +45,18 @@ class ExitCode:
         self.failed: dict[str, set[str]] = {}  # by benchmark, the phases in which it failed
         self.contradicting: list[str] = []  # cases whose test did not end as their verdict requires
         self.signalled: KeyboardInterrupt | None = None
+        self.ending: UserError | KeyboardInterrupt | None = None  # see `end_run`
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item):
+        """After a test, end the run if the test called `end_run`."""
+        result = yield
+        if isinstance(self.ending, KeyboardInterrupt):
+            raise self.ending
+        if self.ending is not None:
+            name = item.callspec.id  # type: ignore[attr-defined]
+            pytest.exit(f"{name}: {one_line(self.ending)}", returncode=USER_ERROR)
+        return result
 
     @pytest.hookimpl(tryfirst=True)  # before the JUnit plugin, which does not overwrite attributes
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

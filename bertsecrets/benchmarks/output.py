@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from bertsecrets.benchmarks.exit_code import BENCHMARK, DRIFT_PLUGIN, EXIT_CODE_PLUGIN, KIND_PROPERTY, OUTCOME_PROPERTY
+from bertsecrets.benchmarks.exit_code import (
+    BENCHMARK,
+    CRASH,
+    DRIFT_PLUGIN,
+    EXIT_CODE_PLUGIN,
+    KIND_PROPERTY,
+    OUTCOME_PROPERTY,
+)
 from bertsecrets.benchmarks.pytest_options import get_option
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Case, Known
@@ -39,7 +46,7 @@ RUN: pytest.StashKey["JudgedRun"] = pytest.StashKey()
 ACCEPTED: pytest.StashKey["Baseline | None"] = pytest.StashKey()
 # Cases that the fixture `judged` has judged, skipped or failed in this process, and whether each fails the run.
 ANSWERED = pytest.StashKey[dict[str, bool]]()
-ENDED_EARLY = pytest.StashKey[str]()  # a note on a run that ended early
+INCOMPLETE = pytest.StashKey[str]()  # why selected claims have no verdict
 UNJUDGED_LINE = pytest.StashKey[str]()  # why verdicts of some benchmarks are missing
 BASELINE_LINES = pytest.StashKey[list[str]]()  # what has changed in the baseline, or why it is not updated
 # The report's path, or the reason for not writing it; and whether it was written.
@@ -77,15 +84,19 @@ def expected_failure(known: Known, *, strict: bool) -> pytest.MarkDecorator:
     return pytest.mark.xfail(raises=AssertionError, reason=f"{word} to deviate: {known.evidence}", strict=strict)
 
 
+def start_folder(config: pytest.Config) -> AbstractContextManager[None]:
+    """Return a context in which relative paths mean what they meant when pytest was started."""
+    return chdir(config.invocation_params.dir)
+
+
 @contextmanager
 def uncaptured(config: pytest.Config) -> Iterator[None]:
     """Disable pytest's output capture, and start on a new line of the terminal."""
     capture: Any = config.pluginmanager.get_plugin("capturemanager")
     terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
     with nullcontext() if capture is None else capture.global_and_fixture_disabled():
-        if terminal is not None:
-            terminal.ensure_newline()
-            terminal.flush()
+        for name in ("ensure_newline", "flush"):  # which the reporter of another plugin may lack
+            getattr(terminal, name, int)()
         yield
 
 
@@ -159,7 +170,7 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
 
     verdicts = verdicts_of(config)
     terminalreporter.section("verdicts")
-    width = config.get_terminal_writer().fullwidth if terminalreporter.isatty else MIN_WIDTH
+    width = terminalreporter._tw.fullwidth if terminalreporter.isatty else MIN_WIDTH
     screen = Screen(max(MIN_WIDTH, width), terminalreporter.hasmarkup)
     confidence = load_settings().judge.confidence
     text = run_text(verdicts, screen, confidence, verbose=config.get_verbosity() > 0)
@@ -223,7 +234,7 @@ def verdicts_file(config: pytest.Config) -> "VerdictsFile":
     from bertsecrets.report.json import as_file
 
     commits = config.stash[RUN].session.commits if RUN in config.stash else ()
-    note, model = config.stash[ENDED_EARLY], judged_model(config)
+    note, model = config.stash[INCOMPLETE], judged_model(config)
     return as_file(verdicts_of(config), model, load_settings(), note=note, commits=commits)
 
 
@@ -241,11 +252,27 @@ def weigh(session: pytest.Session, failed: Mapping[str, set[str]]) -> tuple[bool
     excused = {node for node, phases in failed.items() if phases <= {"call"} and names.get(node) in accepted}
     reported = {names.get(node) for node in failed}
     contradicting = [name for name in answered if name in (fails - reported) | (accepted & reported)]
-    return bool(fails) or session.testsfailed > len(excused), contradicting
+    drift: Any = config.pluginmanager.get_plugin(DRIFT_PLUGIN)
+    drifted = drift is not None and drift.comparison is not None and drift.comparison.drifted
+    return bool(fails) or drifted or session.testsfailed > len(excused), contradicting
+
+
+def incomplete(session: pytest.Session) -> str:
+    """Return why selected claims have no answer; empty if all have one and the run has ended normally."""
+    config = session.config
+    answered, reported = config.stash[ANSWERED], config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN).kinds  # type: ignore[union-attr]
+    selected = {item.nodeid: str(case) for item in session.items if (case := case_of(item))}
+    missing = {node: case for node, case in selected.items() if case not in answered}
+    normal = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    if config.option.collectonly or config.getoption("setupplan", False) or (normal and not missing):
+        return ""
+    if not normal or missing.keys() - reported.keys():
+        return f"{len(config.stash[VERDICTS])} of {len(selected)} claims were judged before the run ended"
+    return f"{len(missing)} of {len(selected)} claims were skipped or failed before they were judged"
 
 
 def not_judged(session: pytest.Session) -> str | None:
-    """Return why benchmarks were not judged although the run ended normally, or None if they were judged.
+    """Return why nothing was judged although the run ended normally, or None if claims were judged.
 
     A run must not pass because another plugin has skipped its benchmarks, or has executed them in another process.
     """
@@ -256,32 +283,18 @@ def not_judged(session: pytest.Session) -> str | None:
     if drift is not None and session.items and drift.comparison is None:
         return "nothing was compared: all benchmarks were skipped by another plugin or mark"
     selected = {item.nodeid: str(case) for item in session.items if (case := case_of(item))}
-    if not selected:
-        return None
-    answered = config.stash[ANSWERED]
     ended: Any = config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN)
-    reported: dict[str, set[str]] = ended.kinds
     elsewhere = [
-        case for node, case in selected.items() if reported.get(node, set()) - {BENCHMARK} and case not in answered
+        case
+        for node, case in selected.items()
+        if case not in config.stash[ANSWERED] and ended.kinds.get(node, set()) - {BENCHMARK, CRASH}
     ]
     if elsewhere:
         names = f"{counted(len(elsewhere), 'claim')} ({elsewhere[0]})"
         return f"{names} judged in another process: disable the plugin that starts other processes"
-    cases = {*selected.values()}
-    skipped = len(cases - answered.keys())
-    others = f"{skipped} of {len(cases)} benchmarks were skipped by another plugin or mark" if skipped else ""
-    if not config.stash[VERDICTS]:
-        return f"no claim was judged: {others or 'see why benchmarks were skipped'}"
-    return others if others and get_option(config, "strict_verdicts") else None
-
-
-def ended_early(session: pytest.Session) -> str:
-    """Return a note on a run that ended early; empty if it ended normally."""
-    normal = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not session.shouldfail
-    if normal:
-        return ""
-    config = session.config
-    return f"{len(config.stash[VERDICTS])} of {len(session.items)} claims were judged before the run ended"
+    if not selected or config.stash[VERDICTS]:
+        return None
+    return f"no claim was judged: {config.stash[INCOMPLETE] or 'see why benchmarks were skipped'}"
 
 
 def write_baseline(session: pytest.Session) -> int:
@@ -290,7 +303,9 @@ def write_baseline(session: pytest.Session) -> int:
     if RUN not in config.stash or not config.stash[VERDICTS]:
         return 0
     try:
-        lines = conclude_baseline(config.stash[RUN], config.stash[ACCEPTED], config.stash[ENDED_EARLY])
+        lines = conclude_baseline(
+            config.stash[RUN], verdicts_of(config), config.stash[ACCEPTED], config.stash[INCOMPLETE]
+        )
     except UserError as error:
         config.stash[BASELINE_LINES] = [f"no baseline: {one_line(error)}"]
         return USER_ERROR
@@ -338,7 +353,7 @@ def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config) -> None
     from bertsecrets.store.files import write_whole
 
     settings, model, options = load_settings(), judged_model(config), config.stash[OPTIONS]
-    note = config.stash[ENDED_EARLY]
+    note = config.stash[INCOMPLETE]
     command = ["pytest", *map(str, config.invocation_params.args)]
     if options.checkpoint is None:
         rerun = ["bertsecrets", "run", *words_of(options, ["keep_checkpoints"])]

@@ -7,7 +7,7 @@ collection.
 
 import argparse
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -16,21 +16,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+from _pytest.terminal import TerminalReporter
 
 from bertsecrets.benchmarks.exit_code import (
     BENCHMARK,
     CRASH,
     DRIFT_PLUGIN,
+    ENTERED,
     EXIT_CODE_PLUGIN,
     KIND_PROPERTY,
     OUTCOME_PROPERTY,
     BugError,
     ExitCode,
+    end_run,
 )
 from bertsecrets.benchmarks.output import (
     ACCEPTED,
     ANSWERED,
-    ENDED_EARLY,
+    INCOMPLETE,
     OPTIONS,
     REPORT_LINE,
     RUN,
@@ -38,8 +41,8 @@ from bertsecrets.benchmarks.output import (
     UNJUDGED_LINE,
     VERDICTS,
     case_of,
-    ended_early,
     expected_failure,
+    incomplete,
     judged_model,
     junit_properties,
     name_in_project,
@@ -49,6 +52,7 @@ from bertsecrets.benchmarks.output import (
     print_verdicts,
     session_of,
     show_reason,
+    start_folder,
     uncaptured,
     verdicts_file,
     weigh,
@@ -110,25 +114,31 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(ExitCode(config, weigh), EXIT_CODE_PLUGIN)
     cleanup.enter_context(shown_by(partial(uncaptured, config)))
     try:
-        config.stash[OPTIONS] = _options(config)
-        load_settings()
-        if (folder := get_option(config, "report")) is not None:
-            check_extra("report")
-            check_writable(folder / "report.html")
-        _check_places(config)
-        collected = cases()
-        updating = get_option(config, "update_baseline")
-        config.stash[ACCEPTED] = read_baseline(get_option(config, "baseline"), updating=updating)
-        if (pin := get_option(config, "against")) is not None:
-            if config.stash[ACCEPTED] is not None:
-                raise UserError("--baseline has no effect with --against, since no claims are judged: leave it out")
-            from bertsecrets.benchmarks.drift import Drift
-
-            config.pluginmanager.register(Drift(pin, config.stash[OPTIONS]), DRIFT_PLUGIN)
+        with start_folder(config):
+            _check_options(config)
+            collected = cases()
     except UserError as error:
         pytest.exit(str(error), returncode=USER_ERROR)
     for name in sorted({mark for case in collected for mark in marks(case)}):
         config.addinivalue_line("markers", f"{name}: benchmarks of the claim, family or task {name}")
+
+
+def _check_options(config: pytest.Config) -> None:
+    """Read the options, the settings, and the baseline or the pin, and check that the report can be written."""
+    config.stash[OPTIONS] = _options(config)
+    load_settings()
+    if (folder := get_option(config, "report")) is not None:
+        check_extra("report")
+        check_writable(folder / "report.html")
+    _check_places(config)
+    updating = get_option(config, "update_baseline")
+    config.stash[ACCEPTED] = read_baseline(get_option(config, "baseline"), updating=updating)
+    if (pin := get_option(config, "against")) is not None:
+        if config.stash[ACCEPTED] is not None:
+            raise UserError("--baseline has no effect with --against, since no claims are judged: leave it out")
+        from bertsecrets.benchmarks.drift import Drift
+
+        config.pluginmanager.register(Drift(pin, config.stash[OPTIONS]), DRIFT_PLUGIN)
 
 
 def _options(config: pytest.Config) -> RunOptions:
@@ -186,7 +196,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     options, model = metafunc.config.stash[OPTIONS], judged_model(metafunc.config)
     baseline, scope = metafunc.config.stash[ACCEPTED], options.scope
     params = []
-    for case in cases():
+    with start_folder(metafunc.config):
+        every = cases()
+    for case in every:
         if options.checkpoint_task not in (None, case.task) or (scope and not case.belongs_to(scope)):
             continue
         claim = case.claim
@@ -214,7 +226,8 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     if not selected or refused or option.collectonly or session.config.getoption("setupplan", False):
         return
     try:
-        _open_run(session.config, selected)
+        with start_folder(session.config):
+            _open_run(session.config, selected)
         return
     except UserError as error:
         ended = (one_line(error), USER_ERROR)
@@ -276,7 +289,14 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 @pytest.fixture
-def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[], Verdict]:
+def in_start_folder(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Until the test ends, work in the folder in which pytest was started. Other fixtures may have changed it."""
+    with start_folder(request.config):
+        yield
+
+
+@pytest.fixture
+def judged(case: Case, benchmark, request: pytest.FixtureRequest, in_start_folder: None) -> Callable[[], Verdict]:
     """Measure, judge and time a case. Return a function that returns the verdict, skips the test or fails it.
 
     Exceptions are raised in this fixture, so that pytest reports them as errors and not as failures.
@@ -290,13 +310,14 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest) -> Callable[[]
         SESSION not in config.stash or config.stash[SESSION].resources.rows.missing(case.task) is None
     )
     answer, failing = run.answers[str(case)], config.stash[ANSWERED]
-    failing[str(case)] = False
+    request.node.stash[ENTERED] = True
     if about_other_architecture(answer):
+        failing[str(case)] = False
         return partial(pytest.skip, answer.reason)
     try:
         verdict = answer if isinstance(answer, Skipped) else benchmark.pedantic(partial(run.result, case))
-    except UserError as error:
-        pytest.exit(f"{case}: {one_line(error)}", returncode=USER_ERROR)
+    except (UserError, KeyboardInterrupt) as error:
+        end_run(config, error)
     if isinstance(verdict, Skipped):
         failing[str(case)] = strict
         request.node.user_properties.extend([(OUTCOME_PROPERTY, MISSING_INPUT), ("reason", one_line(verdict.reason))])
@@ -352,10 +373,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     report = yield
     if {"judged", "drifted"} & set(getattr(item, "fixturenames", ())):
         error = call.excinfo.value if call.excinfo else None
-        crashed = report.failed and isinstance(error, Exception) and not isinstance(error, AssertionError)
+        ours = ENTERED in item.stash and report.when != "teardown"
+        crashed = ours and report.failed and isinstance(error, Exception) and not isinstance(error, AssertionError)
         report.user_properties = [*item.user_properties, (KIND_PROPERTY, CRASH if crashed else BENCHMARK)]
         name_skipped(report, item)
-        if report.failed and call.excinfo is not None and not crashed:
+        if ours and report.failed and call.excinfo is not None and not crashed:
             show_reason(report, call.excinfo, item)
     return report
 
@@ -369,11 +391,14 @@ def pytest_sessionfinish(session: pytest.Session):
     config, ended_normally = session.config, (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     timed = config._benchmarksession  # type: ignore[attr-defined]
     timed.benchmarks[:] = [entry for entry in timed.benchmarks if entry]
-    config.stash[ENDED_EARLY] = ended_early(session)
+    config.stash[INCOMPLETE] = note = incomplete(session)
     failed = write_report(session)
     failed = write_baseline(session) or failed
     if session.exitstatus in ended_normally and (line := not_judged(session)) is not None:
         config.stash[UNJUDGED_LINE], failed = line, failed or USER_ERROR
+    elif note and config.stash[VERDICTS]:
+        config.stash[UNJUDGED_LINE] = f"incomplete: {note}"
+        failed = failed or int(get_option(config, "strict_verdicts"))
     if session.exitstatus in ended_normally and SESSION in config.stash:
         config.stash[SESSION].close()
     if not timed.benchmarks:
@@ -393,6 +418,8 @@ def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, A
 @pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     """Print the verdict table, the report's path, and how to resume an interrupted run."""
+    if not isinstance(terminalreporter, TerminalReporter):  # but one of another plugin
+        terminalreporter = TerminalReporter(config)
     name_in_project(chain.from_iterable(terminalreporter.stats.values()), config)
     if config.stash[VERDICTS]:
         print_verdicts(terminalreporter, config)

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from bertsecrets.benchmarks.output import case_of, session_of, shown_id
+from bertsecrets.benchmarks.output import case_of, session_of, shown_id, start_folder
 from bertsecrets.benchmarks.pytest_options import get_option
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
@@ -39,6 +39,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     deselected. `--deselect` also accepts the ids shown in pytest's summary, which differ from the actual ids outside a
     checkout.
     """
+    # Another hook may have listed benchmarks twice, which pytest cannot run.
+    items[:] = [item for place, item in enumerate(items) if case_of(item) is None or items.index(item) == place]
     prefixes = tuple(config.option.deselect or ())
     named = [item for item in items if case_of(item) and shown_id(item.nodeid, config).startswith(prefixes)]
     if named:
@@ -59,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept: list[Case] = []
     line = left_out_line(several)
     if not config.option.collectonly and get_option(config, "measurements") is None:
-        with suppress(UserError):  # the error is reported after selection, and ends the run
+        with suppress(UserError), start_folder(config):  # the error is reported after selection, and ends the run
             kept, line = split_by_stored_tasks(session_of(config), several, sorted(tasks))
     config.stash[LEFT_OUT_LINE] = line
     left_out = {str(case) for case in several if case not in kept}

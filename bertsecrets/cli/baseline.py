@@ -1,6 +1,7 @@
 """Baselines on the command line: read a baseline file, compare a run with it, and update it."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from bertsecrets.store.files import check_writable
 from bertsecrets.store.locks import held_folder
 
 if TYPE_CHECKING:
+    from bertsecrets.claims.verdict import Verdict
     from bertsecrets.compare.baseline import Baseline
     from bertsecrets.judging import JudgedRun
 
@@ -55,10 +57,12 @@ def accepted_cases(run: "JudgedRun") -> set[str]:
     return {str(verdict.case) for verdict in failing if run.baseline.accepts(verdict.data)}
 
 
-def conclude_baseline(run: "JudgedRun", baseline: "Baseline | None", note: str) -> list[str]:
-    """Return lines that compare a run with its baseline, and update the baseline if requested and `note` is empty.
+def conclude_baseline(
+    run: "JudgedRun", verdicts: Sequence["Verdict"], baseline: "Baseline | None", note: str
+) -> list[str]:
+    """Return lines that compare a run's verdicts with its baseline. Update the baseline if requested.
 
-    `note` says why the run is incomplete. It is empty if the run is complete.
+    `note` says why the run is incomplete, in which case the baseline is not updated. It is empty if the run is complete.
     """
     if baseline is None:
         return []
@@ -68,12 +72,12 @@ def conclude_baseline(run: "JudgedRun", baseline: "Baseline | None", note: str) 
     from bertsecrets.settings import load_settings
     from bertsecrets.store.entries import write_json
 
-    lines = [*baseline.lines(run.verdicts)]
+    lines = [*baseline.lines(verdicts)]
     if not baseline.updating:
         return lines
     if note:
         return [*lines, f"{baseline.path} is not updated: {note}"]
-    run_file = as_file(run.verdicts, run.model, load_settings(), note=note, commits=run.session.commits)
+    run_file = as_file(verdicts, run.model, load_settings(), note=note, commits=run.session.commits)
     with signals_deferred(), held_folder(Path(os.path.realpath(baseline.path)).parent):
         current = Baseline.read(baseline.path, updating=True)  # others may have changed it during the run
         changes = current.updated(run_file)

@@ -248,7 +248,7 @@ def conclude(options: argparse.Namespace, opened: Sequence["JudgedRun"], baselin
             print(f"incomplete: {run.note}")
         if options.strict and run.undecided:
             print(f"not decided: {', '.join(run.undecided)}")
-        for line in conclude_baseline(run, baseline, run.note):
+        for line in conclude_baseline(run, run.verdicts, baseline, run.note):
             print(encodable(line, sys.stdout))
     return max(run.exit_code(strict=options.strict) for run in runs)
 

@@ -125,6 +125,12 @@ def pytest_runtest_protocol(item):
             item.nodeid, item.location, {}, "passed", None, when, user_properties=shown))
     return True
 """
+TIMEOUT = """
+import pytest
+def pytest_collection_finish():
+    from bertsecrets.judging import JudgedRun
+    JudgedRun.result = lambda run, case: pytest.fail("timeout")
+"""
 SKIPPING = """
 import pytest
 def pytest_collection_modifyitems(items):
@@ -136,11 +142,17 @@ def pytest_collection_modifyitems(items):
 @pytest.mark.parametrize(
     ("conftest", "words", "said"),
     [
-        (SKIPPING, (), "no claim was judged: 2 of 2 benchmarks were skipped by another plugin or mark"),
+        (SKIPPING, (), "no claim was judged: 2 of 2 claims were skipped or failed before they were judged"),
+        (
+            "",
+            ("-o", "usefixtures=nope"),
+            "no claim was judged: 2 of 2 claims were skipped or failed before they were judged",
+        ),
+        (TIMEOUT, (), "no claim was judged: 2 of 2 claims were skipped or failed before they were judged"),
         (ELSEWHERE, (), "2 claims (D7-rte-table-1) judged in another process: disable the plugin"),
         ("", ("--benchmark-skip", "-n", "0"), "--benchmark-skip would skip all claims"),
     ],
-    ids=["skipped", "elsewhere", "option"],
+    ids=["skipped", "no fixture", "timeout", "elsewhere", "option"],
 )
 def test_a_run_without_a_verdict_is_never_green(run, conftest, words, said):
     code, output = run(*PUBLISHED, *words, "--pyargs", BENCHMARKS, conftest=conftest)
@@ -161,6 +173,26 @@ def test_a_value_on_the_command_line_precedes_the_variable(run):
 
 
 # ---------------------------------------------------------------------- terminals
+
+
+REPORTER = """
+class Reporter:
+    stats = {}
+    ensure_newline = write_line = section = print  # which pytest-benchmark needs
+    def __init__(self, config):
+        self.config = config
+    def pytest_sessionfinish(self, session, exitstatus):
+        self.config.hook.pytest_terminal_summary(terminalreporter=self, exitstatus=exitstatus, config=self.config)
+def pytest_collection(session):
+    plugins = session.config.pluginmanager
+    plugins.unregister(plugins.get_plugin("terminalreporter"))
+    plugins.register(Reporter(session.config), "terminalreporter")
+"""
+
+
+def test_the_reporter_of_another_plugin_need_not_have_all_methods(run):
+    code, output = run(*PUBLISHED, "--pyargs", BENCHMARKS, conftest=REPORTER)
+    assert (code, "2 claims not about a model: " in output) == (0, True), output
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
