@@ -62,7 +62,7 @@ def conclude_baseline(
 ) -> list[str]:
     """Return lines that compare a run's verdicts with its baseline. Update the baseline if requested.
 
-    `note` says why the run is incomplete, in which case the baseline is not updated. It is empty if the run is complete.
+    `note` says why the run is incomplete, if it is. An incomplete run does not update the baseline.
     """
     if baseline is None:
         return []
