@@ -157,6 +157,7 @@ class Session:
         self._complete: set[tuple[str, str]] = set()  # measures and tasks for which nothing is missing
         self.checkpoints = CheckpointCache(self.store, self.resources, self.ref, self._refusal())
         self.measurements = MeasurementCache(self.checkpoints, self._measured_folder)
+        self._measuring = False  # whether the models in memory are available, see `_measured`
 
     def __repr__(self) -> str:
         return f"<Session of {self.model}, store {self.store.root}>"
@@ -326,7 +327,8 @@ class Session:
         """
         session = self._with(checkpoint, task, seeds)
         case = find_case(claim, task, session.options.scope)
-        result = JudgedRun(session, [case]).result(case)
+        with session._measured():
+            result = JudgedRun(session, [case]).result(case)
         if isinstance(result, Skipped):
             raise MissingError(result.reason)
         if result.error is not None:
@@ -365,7 +367,8 @@ class Session:
         run = JudgedRun(session, [case for case in chosen if tasks.issuperset(case.on_tasks)])
         for reason, without in run.skipped().items():
             log.info(skipped(without, reason))
-        run.judge(log.info)
+        with session._measured():
+            run.judge(log.info)
         if run.ended is not None:
             raise run.ended
         return Verdicts(run.verdicts)
@@ -448,10 +451,22 @@ class Session:
 
     @contextmanager
     def _measured(self) -> Iterator[None]:
-        """Make the session's in-memory models available for measurement until the block ends."""
+        """Make the session's models in memory available for measuring until the outermost block ends.
+
+        Results of an object that is measured itself are reused only inside the block, because its code may compute
+        something else later.
+        """
+        if self._measuring:
+            yield
+            return
         with ExitStack() as stack:
             for held in self._objects.values():
                 stack.enter_context(held.measured())
+            if not self._storable:
+                self.measurements = MeasurementCache(self.checkpoints, self._measured_folder)
+                self.measurements.store = Store(Path(stack.enter_context(TemporaryDirectory())))
+            self._measuring = True
+            stack.callback(setattr, self, "_measuring", False)
             yield
 
     def _refusal(self) -> str:

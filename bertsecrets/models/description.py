@@ -6,10 +6,9 @@ has changed if its description has changed. Descriptions are only comparable wit
 
 import functools
 import hashlib
-import sys
 import types
 from collections.abc import Iterator, Mapping, Set
-from enum import Enum
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -18,25 +17,19 @@ from torch import nn
 Place = tuple[str, str]  # a module, and one of its attributes
 Description = dict[Place, str]
 
-TRUSTED_PACKAGES = frozenset({"torch", "transformers"}) | sys.stdlib_module_names
 RECORDER = "transformers.utils.output_capturing"  # installs hooks that only record outputs
-# Attributes that do not affect the computed numbers, that this suite sets itself, or that are described separately.
-IGNORED = {
-    *("_parameters", "_buffers", "_modules", "training", "_compiled_call_impl"),  # of modules
-    *("_is_hf_initialized", "_output_capturing_hooks_installed", "_weight_conversions", "name_or_path"),  # of models
+# Attributes that do not decide numbers, that this suite sets itself, or that are described separately.
+IGNORED_OF_MODULES = {
+    *("_parameters", "_buffers", "_modules", "training", "_compiled_call_impl"),
+    *("_is_hf_initialized", "_output_capturing_hooks_installed", "_weight_conversions", "name_or_path"),
     *("warnings_issued", "generation_config", "hf_device_map"),
-    *(
-        "_attn_implementation_internal",
-        "_experts_implementation_internal",
-        "_name_or_path",
-        "_commit_hash",
-        "transformers_version",
-    ),  # of configurations
-    *("model_type", "architectures", "dtype", "return_dict", "_output_attentions", "output_hidden_states"),
-    "problem_type",
 }
-DEPTH = 10  # maximum depth of nested objects
-PLAIN = (type(None), bool, int, float, complex, str, bytes, Enum, torch.dtype, torch.device)
+IGNORED_OF_CONFIGS = {
+    *("_attn_implementation_internal", "_experts_implementation_internal", "_name_or_path", "_commit_hash"),
+    *("transformers_version", "model_type", "architectures", "dtype", "return_dict", "_output_attentions"),
+    *("output_hidden_states", "problem_type"),
+}
+PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 
 
 def describe(model: nn.Module, *, trains: bool) -> Description:
@@ -77,13 +70,16 @@ def attention_function(config: Any) -> Any:
 
 
 class _Reader:
-    """Digests of the values in a model. A module of the model is represented by its name."""
+    """Digests of the values in a model. A module of the model is represented by its name.
+
+    What cannot be described completely, such as a function, is represented by its identity. It therefore differs from
+    everything in another model, unless both models share it, like the classes and functions of a library.
+    """
 
     def __init__(self, model: nn.Module):
         self.names = {id(module): name for name, module in model.named_modules()}
         self.first = {id(weight): name for name, weight in model.named_parameters()}
         self.known: dict[int, tuple[str, Any]] = {}  # digests by id; the objects are kept, so that ids stay unique
-        self.depth = 0
 
     def attributes(self, module: nn.Module, trains: bool) -> Iterator[tuple[str, str]]:
         yield "class", self.digest(type(module))
@@ -106,88 +102,54 @@ class _Reader:
                 yield f"training of {name}", self.digest(trained)
 
     def digest(self, value: Any) -> str:
-        if isinstance(value, PLAIN):
+        if type(value) in PLAIN:
             return repr(value)
         if id(value) not in self.known:
-            self.known[id(value)] = "cycle", value
-            self.depth += 1
-            parts = [*map(str, self.parts(value))] if self.depth < DEPTH else []
-            self.depth -= 1
-            kind = list if isinstance(value, tuple) else type(value)  # JSON has no tuples
-            text = "\n".join([kind.__name__, *parts])
-            self.known[id(value)] = hashlib.sha256(text.encode()).hexdigest(), value
+            self.known[id(value)] = f"object {id(value)}", value
+            with suppress(Exception):  # of unusual tensors, deep nesting, and the user's own classes
+                kind = list if type(value) is tuple else type(value)  # JSON has no tuples
+                text = "\n".join([str(id(kind)), *map(str, self.parts(value))])
+                self.known[id(value)] = hashlib.sha256(text.encode()).hexdigest(), value
         return self.known[id(value)][0]
 
     def parts(self, value: Any) -> Iterator[Any]:
-        """Yield what distinguishes a value from other values of its type."""
+        """Yield what distinguishes a value from others of its type, or raise an exception if this is not known."""
         match value:
             case torch.Tensor():
                 data = value.detach().cpu().contiguous()
                 data = data.float() if data.is_floating_point() else data
-                yield from (data.dtype, data.shape)
-                yield hashlib.sha256(data.numpy().data).hexdigest()
-            case nn.Module() if id(value) in self.names:
-                yield self.names[id(value)]
+                yield from (data.dtype, data.shape, hashlib.sha256(data.numpy().data).hexdigest())
             case nn.Module():
-                yield from describe(value, trains=True).items()
-            case type():
-                yield from (value.__module__, value.__qualname__, id(value))
-                if not _is_trusted(value.__module__):
-                    inside = [each for each in vars(value).values() if isinstance(each, (types.FunctionType, *PLAIN))]
-                    yield from map(self.digest, [*value.__bases__, *inside])
-            case types.FunctionType():
-                yield from (_home(value), value.__qualname__, self.digest(value.__code__))
-                cells = [cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()]
-                yield from map(self.digest, (value.__defaults__, value.__kwdefaults__, cells))
-                if not _is_trusted(_home(value)):
-                    read = _names(value.__code__)
-                    yield self.digest({name: value.__globals__[name] for name in read if name in value.__globals__})
-            case types.CodeType():
-                yield from (value.co_code, value.co_names, value.co_varnames)
-                yield from map(self.digest, value.co_consts)
+                yield self.names[id(value)]
             case types.MethodType():
                 yield from (self.digest(value.__func__), self.digest(value.__self__))
             case functools.partial():
                 yield from map(self.digest, (value.func, value.args, value.keywords))
-            case types.ModuleType():
-                yield value.__name__
             case Mapping():
                 yield from sorted((self.digest(key), self.digest(inner)) for key, inner in value.items())
             case Set():
                 yield from sorted(map(self.digest, value))
             case list() | tuple():
                 yield from map(self.digest, value)
+            case _ if hasattr(value, "to_dict"):
+                yield self.digest(_own(value))
             case _:
-                yield self.digest(type(value))
-                if hasattr(value, "__dict__") and not type(value).__module__.startswith("torch._"):
-                    yield self.digest(_own(value))
-                elif " at 0x" in (shown := repr(value)):
-                    yield id(value)
-                else:
-                    yield shown
+                raise TypeError(type(value))
 
 
 def _own(value: Any) -> dict[str, Any]:
-    """Return an object's attributes, except those in `IGNORED` and those with the value None or False.
+    """Return the attributes of a module or a configuration.
 
-    When an object is loaded, it may get additional attributes with these two values.
+    Loading sets some attributes to None or False that others do not have.
     """
+    ignored = IGNORED_OF_MODULES if isinstance(value, nn.Module) else IGNORED_OF_CONFIGS
     return {
         name: inner
         for name, inner in vars(value).items()
-        if name not in IGNORED and inner is not None and inner is not False
+        if name not in ignored and not ((inner is None or inner is False) and not getattr(type(value), name, None))
     }
 
 
 def _home(function: Any) -> str:
     """Return the name of the Python module whose code a function runs. Decorators may change `__module__`."""
     return str(getattr(function, "__globals__", {}).get("__name__"))
-
-
-def _is_trusted(module: str) -> bool:
-    return module.partition(".")[0] in TRUSTED_PACKAGES
-
-
-def _names(code: types.CodeType) -> set[str]:
-    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return {*code.co_names}.union(*map(_names, inner))

@@ -1,7 +1,9 @@
 """A model in memory is measured with whatever was done to it, and is left unchanged."""
 
+import os
+from contextvars import ContextVar
 from copy import deepcopy
-from types import MethodType
+from types import MethodType, ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -484,17 +486,8 @@ def with_tied_layers(model):
     return model
 
 
-SCALE = 2.0
-
-
-def scale_by_a_global(module, inputs, output):
-    return SCALE * output
-
-
-def test_each_change_after_the_session_was_opened_is_noticed(session, model, monkeypatch):
-    factor = 2.0
-    model.classifier.register_forward_hook(scale_by_a_global)
-    model.classifier.register_forward_hook(lambda module, inputs, output: factor * output)
+def test_each_change_after_the_session_was_opened_is_noticed(session, model):
+    hook_the_classifier(model)
     own = bs.Session(session.options, checkpoint=model, checkpoint_task="rte")
     held = own._objects["checkpoint"]
 
@@ -513,14 +506,82 @@ def test_each_change_after_the_session_was_opened_is_noticed(session, model, mon
         (change_chunks, "feed_forward_chunk of"),
         (lambda model: setattr(model.config, "id2label", {0: "b", 1: "a"}), "config.id2label of"),
         (lambda model: layer_of(model).register_full_backward_hook(lambda *_: None), "_backward_hooks of"),
-        (lambda model: monkeypatch.setitem(globals(), "SCALE", 3.0), "_forward_hooks of classifier"),
+        (hook_the_classifier, "_forward_hooks of classifier"),
     ):
         change(model)
         check(place)
-    factor = 3.0
-    check("_forward_hooks of classifier")
     with held.measured():
         pass
+
+
+class Slots:
+    __slots__ = ("dtype",)
+
+
+def attribute(holder):
+    return lambda: holder.dtype, lambda value: setattr(holder, "dtype", value)
+
+
+def item(holder, key):
+    return lambda: holder[key], lambda value: holder.__setitem__(key, value)
+
+
+CONTEXT = ContextVar("scale")
+STATES = {
+    "module": attribute(ModuleType("settings")),
+    "class": attribute(type("Settings", (), {})),
+    "slots": attribute(Slots()),
+    "object": attribute(SimpleNamespace()),
+    "function": attribute(lambda: None),
+    "global": item(globals(), "SCALE"),
+    "environment": item(os.environ, "SCALE"),
+    "array": item(np.ones(5000), 2500),
+    "context": (CONTEXT.get, CONTEXT.set),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_session_always_measures_what_the_code_of_an_object_computes_now(session, model, state):
+    read, write = STATES[state]
+    write("1")
+    model.classifier.register_forward_hook(lambda module, inputs, output: float(read()) * output)
+    own = bs.Session(session.options, checkpoint=model, checkpoint_task="rte")
+    for factor in ("1", "-1"):
+        write(factor)
+        for predicted in (
+            own.measure("scores", "rte").samples["predicted"],
+            own.judge("D1-pretrained").measurements[0].samples["predicted"],
+        ):
+            assert predicted.tolist() == direct_predictions(model, session)
+
+
+class Silent(dict):
+    def items(self):
+        raise RuntimeError
+
+    __repr__ = items
+
+
+UNUSUAL = {
+    "sparse": lambda model: torch.eye(2).to_sparse(),
+    "conjugated": lambda model: torch.ones(1, dtype=torch.complex64).conj(),
+    "meta": lambda model: torch.ones(1, device="meta"),
+    "nested": lambda model: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]),
+    "silent": lambda model: Silent(),
+    "deep": lambda model: eval("[" * 90 + "]" * 90),
+    "itself": lambda model: [model],
+    "foreign": lambda model: nn.ModuleList([model]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors:UserWarning")
+@pytest.mark.parametrize("kind", UNUSUAL)
+def test_an_object_may_hold_values_that_cannot_be_described(session, model, kind):
+    model.classifier.register_forward_hook(lambda module, inputs, output: -output if module.held else output)
+    model.classifier.held = [UNUSUAL[kind](model)]
+    measured = session.measure("scores", task="rte", checkpoint=model)
+    assert measured.samples["predicted"].tolist() == direct_predictions(model, session)
+    assert not stored(session)
 
 
 @pytest.mark.parametrize(
