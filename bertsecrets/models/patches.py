@@ -9,6 +9,7 @@ import sys
 import types
 from collections.abc import Collection, Iterator, Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from bertsecrets.devices import DEVICE_TYPES
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import own_family
+from bertsecrets.models.library_source import declared, home_of, intruder, is_function, is_original, label_of, parts_of
 from bertsecrets.models.loans import is_lent
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.store.code import PACKAGE_NAME
@@ -33,7 +35,13 @@ ALWAYS_RUN = (
     *("transformers.modeling_utils", "transformers.tokenization_utils_tokenizers", "transformers.trainer_pt_utils"),
 )
 ADVICE = "undo this, for example by starting Python again"
-_verified: dict[tuple[str, str], dict[str, Any]] = {}  # contents of modules and classes that were found unpatched
+# Tables in which transformers looks up classes and functions by name: where they are, and the dict that defines them.
+TABLES = {
+    "ACT2FN": ("transformers.activations", "ACT2CLS"),
+    "ROPE_INIT_FUNCTIONS": ("transformers.modeling_rope_utils", "ROPE_INIT_FUNCTIONS"),
+}
+# Contents of modules and classes that were found unpatched, and the code of their functions.
+_verified: dict[tuple[str, str], tuple[dict[str, Any], list[Any]]] = {}
 
 
 def check_code(ref: ModelRef, model: Any = None) -> None:
@@ -45,9 +53,19 @@ def check_code(ref: ModelRef, model: Any = None) -> None:
         UserError: If a global hook or a mode of torch is active, or if code of the model or of a library is patched.
     """
     _refuse_hooks()
-    if is_lent(ref.path):
-        return
-    name = ref.model_type()
+    if not is_lent(ref.path):
+        check_libraries(ref.model_type(), model)
+
+
+def check_libraries(name: str | None, model: Any = None) -> None:
+    """Check that the libraries, and the modules of a model, run the code in their files.
+
+    Args:
+        name: The model type. If it is None, all loaded architectures are checked.
+
+    Raises:
+        UserError: If code is patched.
+    """
     family = own_family(name)
     own = family.modules if family else frozenset()
     used = {kind for module in (model.modules() if model is not None else ()) for kind in type(module).__mro__}
@@ -62,6 +80,8 @@ def check_code(ref: ModelRef, model: Any = None) -> None:
         if home in own or home.partition(".")[0] in MODEL_LIBRARIES:
             _check_module(home, own if home in own else ())
     _check_attention(model, own)
+    _check_tables(own)
+    _check_kernels()
 
 
 def _refuse_hooks() -> None:
@@ -109,18 +129,22 @@ def _check_module(name: str, own: Collection[str]) -> None:
 
 def _check_namespace(module: str, cls: str, contents: Mapping[str, Any], own: Collection[str]) -> None:
     known = _verified.get((module, cls))
-    if known is not None and _unchanged(contents, known):
+    if known is not None and _unchanged(contents, *known):
         return
     for name, value in [*contents.items()]:
-        if (origin := _foreign(value, own)) is not None:
+        origin = _foreign(value, own) or (None if own else intruder(module, cls, name, value))
+        if name in TABLES and value is not _contents(TABLES[name][0]).get(name):
+            origin = "another table"
+        if origin is not None:
             raise _patched(f"{'.'.join(filter(None, (module, cls, name)))} is patched", origin)
     if not own:
-        _verified[module, cls] = dict(contents)
+        functions = [part for value in contents.values() for part in parts_of(value) if is_function(part)]
+        _verified[module, cls] = dict(contents), [(function, function.__code__) for function in functions]
 
 
-def _unchanged(contents: Mapping[str, Any], known: dict[str, Any]) -> bool:
-    try:
-        return bool(contents == known)  # compares by identity first, which takes microseconds
+def _unchanged(contents: Mapping[str, Any], known: dict[str, Any], functions: list[Any]) -> bool:
+    try:  # compares by identity first, which takes microseconds
+        return bool(contents == known) and all(function.__code__ is code for function, code in functions)
     except Exception:  # values such as tensors cannot be compared
         return False
 
@@ -132,13 +156,56 @@ def _check_attention(model: Any, own: Collection[str]) -> None:
 
     for table in (ALL_ATTENTION_FUNCTIONS, ALL_MASK_ATTENTION_FUNCTIONS):
         for name in {"eager", "sdpa", getattr(getattr(model, "config", None), "_attn_implementation", "eager")}:
-            if (origin := _foreign(table.get(name), own)) is not None:
+            function, label = table.get(name), label_of(table.get(name))
+            other = label if name in ("eager", "sdpa") and label and name not in label else None
+            if (origin := _foreign(function, own) or other) is not None:
                 raise _patched(f"the attention function {name!r} of transformers is patched", origin)
 
 
+def _check_tables(own: Collection[str]) -> None:
+    """Check the tables in which transformers looks up activation functions, rotary positions and classes by name."""
+    from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, MODEL_MAPPING
+
+    for name, (module, definition) in TABLES.items():
+        table, written = _contents(module).get(name, {}), declared(module, definition)
+        for key, value in table.items() if written else ():
+            cls, *options = value if isinstance(value, tuple) else (value,)
+            text = f"({cls.__name__}, {options[0]})" if options else cls.__name__
+            added = "" if _foreign(cls, own) is None else text  # a user's class is found in the models that contain it
+            if text != written.get(key, added).removeprefix("nn."):
+                raise _patched(f"{module}.{name}[{key!r}] is patched", f"{cls.__module__}.{text}")
+    replaced = dict(_contents("transformers.monkey_patching").get("_monkey_patch_mapping_cache", {}))
+    for mapping in (MODEL_MAPPING, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING):
+        replaced |= {config.__name__: cls for config, cls in mapping._extra_content.items() if not _foreign(config, ())}
+    for name, cls in replaced.items():
+        raise _patched(f"the class that transformers uses for {name} is patched", f"{cls.__module__}.{cls.__name__}")
+
+
+def _check_kernels() -> None:
+    """Reject kernels that Python code outside torch has registered for operators of torch."""
+    folder = str(Path(torch.__file__).parent)
+    for key in [*getattr(torch.library, "_impls", ())]:
+        space, name, dispatch = key.split("/")
+        if space != "aten" or dispatch == "Meta":
+            continue
+        for line in torch._C._dispatch_dump(f"aten::{name}").splitlines():
+            if line.startswith(dispatch) and ".cpp:" not in line and folder not in line:
+                place = line.partition("registered at ")[2].partition(" :: ")[0]
+                raise _patched(f"the operator aten::{name} of torch is patched", place)
+
+
 def _foreign(value: Any, own: Collection[str]) -> str | None:
-    """Return the first module that provides code of `value` and is neither trusted nor in `own`, or None."""
-    return next((origin for origin in _origins(value) if origin not in own and not _is_trusted(origin)), None)
+    """Return where the first code of `value` comes from that is neither in `own` nor in a library's file, or None."""
+    for part in parts_of(value):
+        if is_function(part):
+            home = home_of(part)
+            if home.partition(".")[0] in MODEL_LIBRARIES and not is_original(part):
+                return str(part.__code__.co_filename)
+        elif (home := str((part if issubclass(type(part), type) else type(part)).__module__)) not in sys.modules:
+            continue  # a type of an extension module, which may have any name
+        if home not in own and not _is_trusted(home):
+            return home
+    return None
 
 
 @functools.cache
@@ -156,36 +223,6 @@ def _requirements() -> set[str]:
     """Return the names of the packages that torch and transformers may import. No other packages are trusted."""
     requirements = (Requirement(text) for library in MODEL_LIBRARIES for text in metadata.requires(library) or ())
     return {each.name.replace("-", "_").lower() for each in requirements}
-
-
-def _origins(value: Any) -> Iterator[str]:
-    """Yield the name of each module whose code runs when a value is used. Functions inside decorators are included."""
-    waiting, seen = [value], set()
-    while waiting:
-        part = waiting.pop()
-        kind = type(part)  # isinstance would trigger the warnings of deprecated objects
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        if issubclass(kind, types.FunctionType):
-            yield str(part.__globals__.get("__name__"))
-            waiting += [each for each in _closure(part) if issubclass(type(each), types.FunctionType)]
-        elif issubclass(kind, classmethod | staticmethod | types.MethodType):
-            waiting.append(part.__func__)
-        elif issubclass(kind, property):
-            waiting += [part.fget, part.fset]
-        elif issubclass(kind, functools.partial | functools.partialmethod):
-            waiting.append(part.func)
-        elif (home := str((part if issubclass(kind, type) else kind).__module__)) in sys.modules:
-            yield home  # any other type is from an extension module, which may have any name
-
-
-def _closure(function: types.FunctionType) -> Iterator[Any]:
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # an empty cell
-            continue
 
 
 def _patched(what: str, origin: str) -> UserError:

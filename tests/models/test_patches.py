@@ -18,7 +18,8 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AttentionInterface
+from transformers import AttentionInterface, monkey_patching
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.bert import modeling_bert
 
 from bertsecrets import UserError
@@ -62,7 +63,32 @@ def registered(name):
         yield
 
 
+@contextmanager
+def kernel():
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("gelu", lambda x, approximate="none": torch.relu(x), "CPU")
+    try:
+        yield
+    finally:
+        library._destroy()
+
+
+@contextmanager
+def item(table, key, value):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(table, key, value)
+        yield
+
+
+def generated():
+    scope = vars(nn.functional)
+    exec("def gelu_(x, approximate='none'): return relu(x)", scope)
+    return scope.pop("gelu_")
+
+
 OUTPUT = modeling_bert.BertSelfOutput
+ACT2FN, GELU = transformers.activations.ACT2FN, transformers.activations.GELUActivation
+MAPPING, REPLACEMENTS = transformers.MODEL_MAPPING._extra_content, monkey_patching._monkey_patch_mapping_cache
 CHANGES = {
     "global hook": (global_hook, "_global_forward_hooks"),
     "function mode": (TorchFunctionMode, "mode TorchFunctionMode"),
@@ -85,6 +111,47 @@ CHANGES = {
     ),
     "tensors": (lambda: replaced(torch.Tensor, "softmax", nothing), "Tensor.softmax is patched"),
     "optimizer": (lambda: replaced(torch.optim.AdamW, "step", nothing), "AdamW.step is patched"),
+    # code of the libraries in another place
+    "code": (
+        lambda: replaced(OUTPUT.forward, "__code__", (lambda self, hidden, other: other).__code__),
+        "test_patches",
+    ),
+    "code of a library": (
+        lambda: replaced(OUTPUT.forward, "__code__", GELU.forward.__code__),
+        r"code from .*activations\.py",
+    ),
+    "other method": (lambda: replaced(GELU, "forward", OUTPUT.forward), "GELUActivation.forward is patched"),
+    "other function": (lambda: replaced(nn.functional, "gelu", nn.functional.relu), "gelu is patched .code from relu"),
+    "other operator": (lambda: replaced(nn.functional, "gelu", torch.sigmoid), "gelu is patched .code from sigmoid"),
+    "generated function": (lambda: replaced(nn.functional, "gelu", generated()), "gelu is patched .code from <string>"),
+    "other descriptor": (lambda: replaced(torch.Tensor, "softmax", torch.Tensor.sigmoid), "Tensor.softmax is patched"),
+    "partial of a library": (
+        lambda: replaced(nn.functional, "gelu", functools.partial(torch._C._nn.gelu, approximate="tanh")),
+        "gelu is patched .code from partial",
+    ),
+    "partial of itself": (
+        lambda: replaced(nn.functional, "layer_norm", functools.partial(nn.functional.layer_norm, eps=1.0)),
+        "layer_norm is patched .code from partial",
+    ),
+    "decorator of a library": (
+        lambda: replaced(modeling_bert.BertModel, "forward", torch.autocast("cpu")(modeling_bert.BertModel.forward)),
+        "BertModel.forward is patched .code from autocast_decorator",
+    ),
+    "other class": (lambda: replaced(nn, "LayerNorm", nn.RMSNorm), "torch.nn.LayerNorm is patched"),
+    "activation function": (lambda: item(ACT2FN, "gelu", nn.ReLU), r"ACT2FN\['gelu'\] is patched .* torch.*ReLU"),
+    "options of one": (lambda: item(ACT2FN, "gelu_10", (GELU, {"use_gelu_python": True})), r"ACT2FN\['gelu_10'\] is"),
+    "added activation": (lambda: item(ACT2FN, "mine", nn.ReLU), r"ACT2FN\['mine'\] is patched"),
+    "other table": (lambda: replaced(modeling_bert, "ACT2FN", {**ACT2FN}), "modeling_bert.ACT2FN is patched"),
+    "positions": (lambda: item(ROPE_INIT_FUNCTIONS, "linear", ROPE_INIT_FUNCTIONS["yarn"]), "ROPE_INIT_FUNCTIONS"),
+    "mapping": (
+        lambda: item(MAPPING, transformers.BertConfig, transformers.RobertaModel),
+        "uses for BertConfig is patched",
+    ),
+    "replacements": (
+        lambda: item(REPLACEMENTS, "BertLayer", modeling_bert.BertOutput),
+        "uses for BertLayer is patched",
+    ),
+    "kernel": (kernel, r"operator aten::gelu of torch is patched \(code from .*test_patches.py"),
 }
 
 
@@ -93,6 +160,7 @@ def ref(tmp_path_factory):
     return ModelRef.in_folder(save_bert(tmp_path_factory.mktemp("patches") / "model"))
 
 
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators")
 @pytest.mark.parametrize("change", CHANGES)
 def test_changed_code_is_refused_only_while_it_is_changed(ref, change):
     apply, message = CHANGES[change]

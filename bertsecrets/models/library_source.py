@@ -1,0 +1,164 @@
+"""What the files of torch and transformers say, for comparison with the functions and classes in memory."""
+
+import ast
+import dis
+import functools
+import inspect
+import re
+import sys
+import types
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+# Modules whose functions and classes compute numbers, and contain what their files say.
+COMPUTING = re.compile(r"torch(\.(nn|optim|functional)(\..+)?)?|transformers\.(?!generation|models\.auto).+")
+# Wrappers that change numbers: their qualified names, and the names by which files mention them.
+CHANGING_WRAPPERS = re.compile(r"autocast|custom_[fb]wd|_TorchDynamoContext|partial(method)?$")
+MENTIONS_OF_THESE = {"autocast", "custom_fwd", "custom_bwd", "compile", "partial", "partialmethod"}
+
+
+@dataclass(frozen=True)
+class LibrarySource:
+    """The code of each function in a file, and the names in the statements that bind each name of a module or class.
+
+    Both are keyed by qualified name.
+    """
+
+    code: dict[str, list[types.CodeType]] = field(default_factory=lambda: defaultdict(list))
+    mentioned: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+
+@functools.cache
+def source_of(module: str) -> LibrarySource | None:
+    """Return what the file of a module says, or None if the module has no source file."""
+    spec: Any = getattr(sys.modules.get(module), "__spec__", None)
+    whole = None
+    with suppress(AttributeError, ImportError, OSError):  # of extension modules and unusual loaders
+        whole = spec.loader.get_code(spec.name)
+    if whole is None:
+        return None
+    source, waiting = LibrarySource(), [whole]
+    while waiting:
+        code = waiting.pop()
+        waiting += [each for each in code.co_consts if isinstance(each, types.CodeType)]
+        if code.co_flags & inspect.CO_OPTIMIZED:  # of a function, and not of a module or a class
+            source.code[code.co_qualname].append(code)
+            continue
+        prefix, names = "" if code is whole else f"{code.co_qualname}.", set[str]()
+        for step in dis.get_instructions(code):
+            if step.opname in ("STORE_NAME", "STORE_GLOBAL"):
+                source.mentioned[prefix + step.argval] |= names
+                names = set()
+            elif isinstance(step.argval, str):
+                names.add(step.argval)
+    return source
+
+
+def parts_of(value: Any) -> Iterator[Any]:
+    """Yield the functions and other objects whose code runs when a value is used, from the outside to the inside.
+
+    Functions inside decorators are included.
+    """
+    waiting, seen = [value], set()
+    while waiting:
+        part = waiting.pop(0)
+        kind = type(part)  # isinstance would trigger the warnings of deprecated objects
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if issubclass(kind, classmethod | staticmethod | types.MethodType):
+            waiting.append(part.__func__)
+            continue
+        if issubclass(kind, property):
+            waiting += [part.fget, part.fset]
+            continue
+        if issubclass(kind, functools.cached_property):
+            waiting.append(part.func)
+            continue
+        if issubclass(kind, functools._lru_cache_wrapper):
+            waiting.append(part.__wrapped__)
+            continue
+        yield part
+        if issubclass(kind, types.FunctionType):
+            waiting += [each for each in _closure(part) if issubclass(type(each), types.FunctionType)]
+        elif issubclass(kind, functools.partial | functools.partialmethod):
+            waiting.append(part.func)
+
+
+def is_function(part: Any) -> bool:
+    """Return whether an object is a function that is written in Python."""
+    return issubclass(type(part), types.FunctionType)
+
+
+def home_of(function: types.FunctionType) -> str:
+    """Return the name of the module whose code a function runs. Decorators may change `__module__`."""
+    return str(function.__globals__.get("__name__"))
+
+
+def is_original(function: types.FunctionType) -> bool:
+    """Return whether a function runs code from the file of its module, or code that `dataclass` has generated."""
+    source, name = source_of(home_of(function)), function.__code__.co_qualname
+    return source is None or function.__code__ in source.code.get(name, ()) or name.startswith("__create_fn__.")
+
+
+def intruder(module: str, cls: str, name: str, value: Any) -> str | None:
+    """Return what has taken the place of a library's function or class, or None if the file puts `value` there.
+
+    A function must be in its place, possibly inside decorators. Anything else that has another name than its place,
+    such as an alias, must be named by the statement that binds it.
+    """
+    of_tensor, place = (module, cls) == ("torch", "Tensor"), f"{cls}.{name}" if cls else name
+    source = source_of("torch._tensor" if of_tensor else module)
+    if source is None or not COMPUTING.fullmatch(module) or (module == "torch" and cls and not of_tensor):
+        return None
+    parts, mentioned = [*parts_of(value)], source.mentioned.get(place, set())
+    if place in source.code:
+        if not any(is_function(part) and part.__code__ in source.code[place] for part in parts):
+            return label_of(parts[0]) or None
+        labels = map(label_of, parts if MENTIONS_OF_THESE.isdisjoint(mentioned) else ())
+        return next(filter(CHANGING_WRAPPERS.match, labels), None)
+    label = label_of(parts[0]) if parts and not (cls and name.startswith("__")) else ""
+    fits = (
+        name.strip("_") in label or "<" in label or label.startswith("__") or not _names(parts[0]).isdisjoint(mentioned)
+    )
+    return None if not label or fits else label
+
+
+def label_of(part: Any) -> str:
+    """Return the name under which a function or a module class was defined, or "" for all other objects."""
+    kind = type(part)
+    if is_function(part):
+        return str(part.__code__.co_qualname)
+    if issubclass(kind, functools.partial | functools.partialmethod):
+        return kind.__name__
+    named = issubclass(kind, types.BuiltinFunctionType | types.MethodDescriptorType)
+    return str(part.__name__) if named or (issubclass(kind, type) and issubclass(part, nn.Module)) else ""
+
+
+def _names(part: Any) -> set[str]:
+    return {label_of(part).partition(".")[0], label_of(part).rpartition(".")[2]}
+
+
+@functools.cache
+def declared(module: str, name: str) -> dict[str, str]:
+    """Return the contents of a dict as a library's file writes them: the source code of each value, by key."""
+    with suppress(OSError, TypeError):
+        for node in ast.parse(inspect.getsource(sys.modules[module])).body:
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+            if getattr(target, "id", None) == name and isinstance(value := getattr(node, "value", None), ast.Dict):
+                pairs = zip(value.keys, value.values, strict=True)
+                return {str(key.value): ast.unparse(each) for key, each in pairs if isinstance(key, ast.Constant)}
+    return {}
+
+
+def _closure(function: types.FunctionType) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # an empty cell
+            continue
