@@ -8,6 +8,7 @@ used only for models without such code (`is_unmodified`).
 
 import math
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
@@ -19,27 +20,33 @@ from jaxtyping import Float, Int
 from torch import nn
 
 from bertsecrets.models.families import ACTIVATION, BERT_LAYOUTS, POSITION_TERMS
+from bertsecrets.models.patches import check_libraries
 
 Hidden = Float[torch.Tensor, "rows tokens width"]
-KNOWN_PACKAGES = {"torch", "transformers"}
 PerHead = Float[torch.Tensor, "rows heads tokens size"]
 Term = Callable[[Hidden], Float[torch.Tensor, "1 heads tokens tokens"]]
 
 
-def is_unmodified(model: nn.Module) -> bool:
-    """Return whether all modules come from torch or transformers, without hooks or replaced methods."""
-    packages = {type(module).__module__.partition(".")[0] for module in model.modules()}
-    return packages <= KNOWN_PACKAGES and not has_hooks(model)
-
-
-def has_hooks(model: nn.Module) -> bool:
-    """Return whether any module of a model has forward hooks or a replaced method."""
-    return any(
+def is_unmodified(model: Any) -> bool:
+    """Return whether a model is built and runs as its architecture in transformers, without hooks and code of users."""
+    if any(
         module._forward_hooks
         or module._forward_pre_hooks
         or any(callable(value) and hasattr(type(module), name) for name, value in vars(module).items())
         for module in model.modules()
-    )
+    ):
+        return False
+    try:
+        check_libraries(model.config.model_type, model)
+        with torch.device("meta"):
+            built = type(model)(deepcopy(model.config))
+    except Exception:  # the class may be a user's, and its code may raise any exception
+        return False
+    return type(model).__module__.startswith("transformers.") and _classes(model) == _classes(built)
+
+
+def _classes(model: nn.Module) -> dict[str, type]:
+    return {name: type(module) for name, module in model.named_modules(remove_duplicate=False)}
 
 
 def position_term(model: Any) -> Term | None:

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 from bertsecrets.ablation import shared_prefix
-from bertsecrets.ablation.bert_layer import Block, has_hooks, is_unmodified, position_term
+from bertsecrets.ablation.bert_layer import Block, is_unmodified, position_term
 from bertsecrets.ablation.head_sets import BASELINE, HeadSet, check_sets, lowest_layer, single_heads, whole_layers
 from bertsecrets.ablation.kinds import UNIFORM, Ablation, Instead
 from bertsecrets.ablation.skeleton import Skeleton, Vectors, probe
@@ -48,24 +48,24 @@ class Engine:
     def open(cls, classifier: OpenModel, device: torch.device | str = "cpu", ablation: Ablation = UNIFORM) -> "Engine":
         """Return the engine for a classifier, after testing it on a probe.
 
-        The fast path is used if it agrees with the general path and the model is unmodified. If the model has hooks,
-        which may act only on some inputs, every run starts at the first layer. Batches use up to half of the free
-        memory.
+        The fast path is used if it agrees with the general path and the model is unmodified. The runs of other models,
+        whose code may act on few inputs, start at the first layer. Batches use up to half of the free memory.
         """
         model = classifier.model.to(device)
+        known = is_unmodified(model)  # before any run, because BigBird replaces modules when it meets a short input
         skeleton = Skeleton(model, classifier.layers, classifier.heads)
         budget = Budget.of(torch.device(device), model.config.hidden_size)
         slow = cls(skeleton, None, budget, ablation, scale=float(skeleton.run(probe(model)).abs().max()))
         if model.dtype == torch.float32:  # half precision may round a small change to 0
             slow.check_layers()
-        skeleton.resumes = not has_hooks(model) and slow.resumes()
+        skeleton.resumes = known and slow.resumes()
         term = position_term(model)
         block_of = cache(partial(Block.from_module, heads=classifier.heads, term=term))  # layers may share a module
         recognised = [next(filter(None, map(block_of, modules)), None) for modules in skeleton.layers]
         blocks = [block for block in recognised if block is not None]
         fast = replace(slow, blocks=blocks)
-        known = len(blocks) == len(recognised) and is_unmodified(model)
-        return fast if known and fast.agrees_with(slow) else slow
+        complete = known and len(blocks) == len(recognised)
+        return fast if complete and fast.agrees_with(slow) else slow
 
     def check_layers(self) -> None:
         """Check that disabling all heads of any layer changes the output of the last layer."""
