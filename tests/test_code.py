@@ -169,9 +169,10 @@ def test_stages_of_the_pipeline_depend_on_the_code_in_the_digests(stage):
 def test_imports_inside_functions_and_through_packages_count(tmp_path, monkeypatch):
     folder = tmp_path / "plugged"
     folder.mkdir()
-    (folder / "__init__.py").write_text("from .inner import helper\nfrom plugged.unused import other\n")
+    (folder / "__init__.py").write_text("from .inner import helper\nfrom plugged.also import other\n")
     (folder / "measure.py").write_text("def run():\n    from plugged import helper\n    return helper()\n")
     (folder / "inner.py").write_text("from bertsecrets.texts import metrics\ndef helper():\n    return 1\n")
+    (folder / "also.py").write_text("other = 1\n")
     (folder / "unused.py").write_text("other = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     forget()
@@ -179,8 +180,10 @@ def test_imports_inside_functions_and_through_packages_count(tmp_path, monkeypat
     assert "scipy" in code.imports("plugged.measure")  # imported by texts/metrics.py
     edit(folder / "unused.py", "1", "2")
     assert code.code_digest("plugged.measure") == before
-    edit(folder / "inner.py", "1", "2")
-    assert code.code_digest("plugged.measure") != before
+    for file in ("inner.py", "also.py"):  # the import of a package runs all of its imports
+        edit(folder / file, "1", "2")
+        before, after = code.code_digest("plugged.measure"), before
+        assert before != after
     forget()
 
 

@@ -131,7 +131,7 @@ class _Reader:
                 yield from sorted(map(self.digest, value))
             case list() | tuple():
                 yield from map(self.digest, value)
-            case _ if hasattr(value, "to_dict"):
+            case _ if hasattr(value, "to_dict") and not isinstance(value, type):  # a configuration in another one
                 yield self.digest(_own(value))
             case _:
                 raise TypeError(type(value))

@@ -13,9 +13,11 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from bertsecrets.errors import UserError
@@ -48,31 +50,49 @@ DOCUMENTED_NODES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunction
 
 @dataclass(frozen=True)
 class ModuleSource:
-    """The digest, the imports and the re-exported names of a module.
+    """The digest, the imports, the re-exported names and the values of a module.
 
     `digest` is the digest of the module's syntax tree. `imports` are written as `module` or `module:name`. `reexports`
-    maps each name that a package re-exports to the import that provides the name, in the same form.
+    maps each name that a package re-exports to the import that provides the name, in the same form. `values` maps the
+    names of a user's module, and its class attributes, to what its file assigns to them (see `_values`).
     """
 
     digest: str
     imports: tuple[str, ...]
     reexports: dict[str, str]
+    values: dict[str, str] = field(default_factory=dict)
 
 
 class _ImportTimes:
-    """A finder that only records when each module is imported, so that later edits of the module's file are noticed."""
+    """A finder that finds nothing, but records when each module is imported, and by which modules.
+
+    The time shows later edits of the module's file.
+    """
 
     def __init__(self) -> None:
         self.start, self.times = time.time_ns(), dict[str, int]()
         self.digested: set[str] = set()  # modules whose digests are cached
+        self.earlier = [*sys.modules]  # in the order of their imports
+        self.running = [*sys.modules]
+        self.importers: dict[str, list[str]] = {}  # modules whose imports had not ended when a module was imported
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Record the time. If the module has a digest, it is being imported again, so forget all digests."""
+        """Record the import. If the module has a digest, it is imported again, so forget all digests."""
         if name in self.digested:
             self.digested.clear()
-            for cached in (code_digest, _reached, _source, _path):
+            for cached in (_reached, _source, _path):
                 cached.cache_clear()
         self.times[name] = time.time_ns()
+        specs = {each: getattr(sys.modules.get(each), "__spec__", None) for each in self.running}
+        self.running = [each for each, spec in specs.items() if getattr(spec, "_initializing", False)]
+        self.importers[name] = self.running[:]
+        self.running.append(name)
+
+    def loaded_by(self, module: str) -> list[str]:
+        """Return the modules that the import of a module has loaded. If this is unknown, return all that came later."""
+        later = self.earlier[self.earlier.index(module) + 1 :] if module in self.earlier else []
+        later += [name for name, importers in self.importers.items() if module in importers]
+        return [name for name in later if name in sys.modules]
 
     def of(self, name: str) -> int:
         """Return when a module was imported, in nanoseconds. If unknown, return when this object was created."""
@@ -83,7 +103,6 @@ IMPORTED = _ImportTimes()
 sys.meta_path.insert(0, IMPORTED)
 
 
-@functools.cache
 def code_digest(module: str) -> str | None:
     """Return a digest of a module, of its imports (see `_reached`), and of `ALWAYS_DIGESTED`.
 
@@ -117,14 +136,33 @@ def users_modules(modules: Iterable[str]) -> set[str]:
 
 
 def _digest(modules: Iterable[str]) -> str:
-    lines = [f"{name} {source.digest}" for name in sorted(modules) if (source := _source(name)) is not None]
+    lines = []
+    for name in sorted(modules):
+        if (source := _source(name)) is not None:
+            lines += [f"{name} {source.digest}", *_changed_values(name, source)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _changed_values(name: str, source: ModuleSource) -> Iterator[str]:
+    """Yield the values of a module that are not those in its file, because they were changed during or after import."""
+    for place, written in source.values.items() if name in sys.modules else ():
+        shown = "nothing"
+        with suppress(Exception):  # of the user's own classes
+            value = attrgetter(place)(sys.modules[name])
+            shown = getattr(value, "__qualname__", place) if written == place else _shown(value)
+        if shown != written:
+            yield f"{name}.{place} = {shown}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(sorted(value, key=repr) if isinstance(value, set) else value)
+    return type(value).__qualname__ if " at 0x" in text else text
 
 
 @functools.cache
 def is_installed(package: str) -> bool:
     """Return whether a top-level module belongs to Python, to `bertsecrets` or to an installed package."""
-    if package == PACKAGE_NAME or package in sys.stdlib_module_names:
+    if package == PACKAGE_NAME:
         return True
     try:
         module = sys.modules.get(package)
@@ -132,7 +170,9 @@ def is_installed(package: str) -> bool:
     except (ImportError, ValueError, AttributeError):
         return False
     places = [] if spec is None else [*filter(None, [spec.origin]), *(spec.submodule_search_locations or ())]
-    return any(Path(places[0]).is_relative_to(folder) for folder in INSTALLED_FOLDERS) if places else False
+    if not places or places[0] in ("built-in", "frozen"):
+        return bool(places)
+    return any(Path(places[0]).is_relative_to(folder) for folder in INSTALLED_FOLDERS)
 
 
 def digested(module: str) -> set[str]:
@@ -153,7 +193,8 @@ def imports(module: str) -> frozenset[str]:
 def _reached(module: str) -> dict[str, ModuleSource]:
     """Return the sources of a module and of its direct and indirect imports, sorted by name.
 
-    Imports from installed packages are left out, except those from the module's own package and from `bertsecrets`.
+    Imports from installed packages are left out, except from the module's own package and from `bertsecrets`. For a
+    user's module, this includes its parent packages and all other modules that were loaded by its import.
     """
     roots = {PACKAGE_NAME, module.partition(".")[0]}
     reached: dict[str, ModuleSource] = {}
@@ -166,10 +207,16 @@ def _reached(module: str) -> dict[str, ModuleSource]:
         if source is None:
             continue
         reached[name] = source
-        for imported in source.imports:
-            package = imported.partition(":")[0].partition(".")[0]
-            if package in roots or not (name.partition(".")[0] == PACKAGE_NAME or is_installed(package)):
-                waiting.append(_home(imported))
+        imported, users = [*source.imports], name.partition(".")[0] != PACKAGE_NAME
+        if users:
+            objects = [*vars(sys.modules[name]).values()] if name in sys.modules else []
+            loaded = [each.__name__ for each in objects if isinstance(each, ModuleType)] + IMPORTED.loaded_by(name)
+            imported += [each for each in loaded if each.partition(".")[0] != PACKAGE_NAME]
+            imported += [name.rpartition(".")[0]] if "." in name else []
+        for each in imported:
+            package = each.partition(":")[0].partition(".")[0]
+            if package in roots or (users and not is_installed(package)):
+                waiting.append(_home(each))
     return dict(sorted(reached.items())) if module in reached else {}
 
 
@@ -205,7 +252,13 @@ def _source(name: str) -> ModuleSource | None:
     if path.name == "__init__.py":
         reexports = dict(pair for node in tree.body for pair in _from(node, package))
     imports = tuple(dict.fromkeys(_imports(tree, package)))
-    return ModuleSource(hashlib.sha256("".join(_syntax(tree)).encode()).hexdigest(), imports, reexports)
+    values: dict[str, str] = {}
+    if name.partition(".")[0] != PACKAGE_NAME:
+        values = dict(_values(tree))
+        if "__getattr__" in values and path.name == "__init__.py":  # may import any module of the package
+            files = (file.relative_to(path.parent).with_suffix("").parts for file in files_below(path.parent, "*.py"))
+            imports += tuple(".".join([name, *parts]) for parts in files if parts[-1] != "__init__")
+    return ModuleSource(hashlib.sha256("".join(_syntax(tree)).encode()).hexdigest(), imports, reexports, values)
 
 
 def _was_edited(name: str, path: Path) -> bool:
@@ -251,6 +304,25 @@ def _from(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
         module = ".".join([*above, *([node.module] if node.module else [])])
         for alias in node.names:
             yield alias.asname or alias.name, f"{module}:{alias.name}"
+
+
+def _values(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield each name of a module, and each class attribute, to which the file assigns a function or a plain value.
+
+    For a function, the value is the name itself. Counters and caches are left out: names that functions declare as
+    global, and containers that are empty.
+    """
+    counters = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+    bodies = [("", tree.body), *((f"{node.name}.", node.body) for node in tree.body if isinstance(node, ast.ClassDef))]
+    for prefix, node in ((prefix, node) for prefix, body in bodies for node in body):
+        if isinstance(node, ast.FunctionDef):
+            yield prefix + node.name, prefix + node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name) and target.id not in counters]
+            with suppress(ValueError, TypeError):  # not a plain value
+                value = ast.literal_eval(node.value)
+                yield from ((prefix + name, _shown(value)) for name in names if value not in ([], {}))
 
 
 def _syntax(node: object) -> Iterator[str]:

@@ -208,20 +208,39 @@ def test_settings_that_name_other_files_are_refused(tmp_path, file, key):
 # ---------------------------------------------------------------------- code of the user
 
 
+USERS_MODEL = """
+CACHE = {}
+SETTINGS: dict = {"scale": 1}
+CALLS = 0
+class Encoder:
+    scale = 1
+    def forward(self):
+        global CALLS
+        CALLS += 1
+        return self.scale
+def other(self):
+    return POOL
+POOL = "mean"
+"""
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder on the path, with a module that imports a helper."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "users_helper.py").write_text("SIGN = 1\n")
-    (tmp_path / "users_model.py").write_text("import users_helper\nclass Encoder:\n    sign = users_helper.SIGN\n")
+    (tmp_path / "users_model.py").write_text("import users_helper\n" + USERS_MODEL)
     yield tmp_path
-    for name in ("users_helper", "users_model"):
-        sys.modules.pop(name, None)
+    forget_users_modules()
+
+
+def forget_users_modules():
+    for name in [name for name in sys.modules if name.startswith("users_") or name == "this"]:
+        del sys.modules[name]
 
 
 def imported():
-    for name in ("users_helper", "users_model"):
-        sys.modules.pop(name, None)
+    forget_users_modules()
     importlib.invalidate_caches()
     return importlib.import_module("users_model")
 
@@ -240,6 +259,51 @@ def test_a_digest_covers_helpers_as_they_were_imported(folder, digest):
     assert digest(sys.modules["users_model"]) == before  # the old code is still in memory
     assert digest(imported()) != before
     assert digest(importlib.reload(sys.modules["users_model"])) == digest(imported())
+
+
+LAZY = (
+    "def __getattr__(name):\n    from importlib import import_module\n    return import_module(f'users_lazy.{name}')\n"
+)
+# How the user's module imports a file, and the files of its package.
+IMPORTS = {
+    "this.py": ("import this",),  # also a module of Python
+    "users_helper.py": ("from importlib import import_module\nSIGN = import_module('users_helper').SIGN",),
+    "users_lazy/real.py": ("import users_lazy", ("users_lazy/__init__.py", LAZY)),
+    "users_parent/__init__.py": ("from users_parent.child import f", ("users_parent/child.py", "def f(): pass\n")),
+    "users_space/inner.py": ("import users_space.inner",),
+}
+
+
+@pytest.mark.parametrize("file", IMPORTS)
+def test_a_digest_covers_whatever_the_import_of_a_module_loads(folder, file):
+    imports, *more = IMPORTS[file]
+    for name, text in (("users_model.py", f"{imports}\n{USERS_MODEL}"), (file, "SIGN = 1\n"), *more):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    before = digest_of_classes([imported().Encoder])
+    assert digest_of_classes([imported().Encoder]) == before
+    edit(folder / file)
+    assert digest_of_classes([imported().Encoder]) != before
+
+
+@pytest.mark.parametrize(
+    ("change", "counts"),
+    [
+        (lambda module, patch: patch.setattr(module, "POOL", "first"), True),
+        (lambda module, patch: patch.setitem(module.SETTINGS, "scale", -1), True),
+        (lambda module, patch: patch.setattr(module.Encoder, "scale", -1), True),
+        (lambda module, patch: patch.setattr(module.Encoder, "forward", module.other), True),
+        (lambda module, patch: patch.setattr(module, "CALLS", 1), False),
+        (lambda module, patch: patch.setitem(module.CACHE, "text", 1), False),
+    ],
+)
+def test_a_digest_covers_plain_values_as_they_are_now(folder, monkeypatch, change, counts):
+    module = imported()
+    before = digest_of_classes([module.Encoder])
+    with monkeypatch.context() as patch:
+        change(module, patch)
+        assert (digest_of_classes([module.Encoder]) != before) == counts
+    assert digest_of_classes([module.Encoder]) == before
 
 
 @pytest.mark.parametrize("file", ["users_model.py", "users_helper.py"])
