@@ -6,6 +6,7 @@ has changed if its description has changed. Descriptions are only comparable wit
 
 import functools
 import hashlib
+import re
 import types
 from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
@@ -17,12 +18,14 @@ from torch import nn
 Place = tuple[str, str]  # a module, and one of its attributes
 Description = dict[Place, str]
 
-RECORDER = "transformers.utils.output_capturing"  # installs hooks that only record outputs
+# Functions of transformers whose hooks only record outputs, or only let gradients pass.
+HARMLESS_HOOKS = re.compile(r"transformers\.(utils\.output_capturing|modeling_utils:.*\.make_inputs_require_grads$)")
 # Attributes that do not decide numbers, that this suite sets itself, or that are described separately.
 IGNORED_OF_MODULES = {
     *("_parameters", "_buffers", "_modules", "training", "_compiled_call_impl"),
     *("_is_hf_initialized", "_output_capturing_hooks_installed", "_weight_conversions", "name_or_path"),
     *("warnings_issued", "generation_config", "hf_device_map"),
+    *("gradient_checkpointing", "_gradient_checkpointing_func", "_require_grads_hook", "_require_grads_hooks"),
 }
 IGNORED_OF_CONFIGS = {
     *("_attn_implementation_internal", "_experts_implementation_internal", "_name_or_path", "_commit_hash"),
@@ -91,7 +94,9 @@ class _Reader:
             elif name == "p" and isinstance(module, nn.modules.dropout._DropoutNd) and not trains:
                 continue
             elif name.startswith("_") and "_hooks" in name and isinstance(value, Mapping):  # keys are running numbers
-                yield name, self.digest([hook for hook in value.values() if _home(hook) != RECORDER])
+                yield name, self.digest([hook for hook in value.values() if not HARMLESS_HOOKS.match(_home(hook))])
+            elif name == "vocab_size" and value == getattr(getattr(module, "config", None), name, None):
+                continue  # set when embeddings are resized
             else:
                 yield name, self.digest(value)
         for name, tensor in [*module._parameters.items(), *module._buffers.items()]:
@@ -151,5 +156,5 @@ def _own(value: Any) -> dict[str, Any]:
 
 
 def _home(function: Any) -> str:
-    """Return the name of the Python module whose code a function runs. Decorators may change `__module__`."""
-    return str(getattr(function, "__globals__", {}).get("__name__"))
+    """Return where the code of a function is, as `module:name`. Decorators may change `__module__`."""
+    return f"{getattr(function, '__globals__', {}).get('__name__')}:{getattr(function, '__qualname__', '')}"

@@ -329,9 +329,21 @@ def with_a_shared_weight(model):
     return model
 
 
-@pytest.mark.parametrize(
-    "make", [as_given, built, frozen, without_dropout, with_eager_attention, with_tuples, with_a_shared_weight]
-)
+def resized(model):
+    model.resize_token_embeddings(model.config.vocab_size, mean_resizing=False)
+    return model
+
+
+def checkpointed(model):
+    getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)()
+    model.enable_input_require_grads()
+    return model
+
+
+UNCHANGED = [as_given, built, frozen, without_dropout, with_eager_attention, with_tuples, with_a_shared_weight]
+
+
+@pytest.mark.parametrize("make", [*UNCHANGED, resized, checkpointed])
 def test_results_are_stored_if_saving_loses_nothing(session, model, make):
     model = make(model)
     measured = session.measure("scores", task="rte", checkpoint=model)
