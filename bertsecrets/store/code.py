@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import metadata
 from operator import attrgetter
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -140,6 +141,8 @@ def _digest(modules: Iterable[str]) -> str:
     for name in sorted(modules):
         if (source := _source(name)) is not None:
             lines += [f"{name} {source.digest}", *_changed_values(name, source)]
+            if name.partition(".")[0] != PACKAGE_NAME:  # keys contain the versions of what this suite imports
+                lines += _versions(source.imports)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
@@ -157,6 +160,15 @@ def _changed_values(name: str, source: ModuleSource) -> Iterator[str]:
 def _shown(value: Any) -> str:
     text = repr(sorted(value, key=repr) if isinstance(value, set) else value)
     return type(value).__qualname__ if " at 0x" in text else text
+
+
+@functools.cache
+def _versions(imports: tuple[str, ...]) -> list[str]:
+    """Return the versions of the installed packages that provide these imports."""
+    packages = {name.partition(":")[0].partition(".")[0] for name in imports} - {PACKAGE_NAME, *sys.stdlib_module_names}
+    providers = metadata.packages_distributions() if packages else {}
+    names = sorted({name for package in packages for name in providers.get(package, ())})
+    return [f"{name} {metadata.version(name)}" for name in names]
 
 
 @functools.cache
