@@ -122,7 +122,7 @@ def _flags(device: "torch.device") -> list[str]:
     values = {
         "deterministic algorithms": (torch.are_deterministic_algorithms_enabled(), False),
         "default dtype": (torch.get_default_dtype(), torch.float32),
-        "flush denormals": (not float(torch.tensor(1e-38) * 1e-3), False),
+        "flush denormals": (not float(torch.tensor(1e-38, device="cpu") * 1e-3), False),
         "transformer fast path": (mha.get_fastpath_enabled(), True),
         "math attention": (cuda.math_sdp_enabled(), True),
         "memory-efficient attention": (cuda.mem_efficient_sdp_enabled(), True),

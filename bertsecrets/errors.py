@@ -68,12 +68,19 @@ def interrupt(number: int, _frame: object) -> NoReturn:
 def first_line(error: BaseException) -> str:
     """Return the first line of another library's error message, or the error's class name if it has no message.
 
+    A line that introduces the next one is completed, and an object that is shown in several lines is abridged.
+
     >>> first_line(ValueError("bad header:\\n  at byte 3"))
-    'bad header'
+    'bad header: at byte 3'
+    >>> first_line(ValueError("Layer(\\n  (norm): Norm()\\n) must be a decoder"))
+    'Layer(...) must be a decoder'
     >>> first_line(EOFError())
     'EOFError'
     """
-    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(":")
+    first, *more = str(error).strip().splitlines() or [type(error).__name__]
+    if more and first.endswith("("):
+        return f"{first}...{more[-1].strip()}"
+    return f"{first} {more[0].strip()}".rstrip(":") if more and first.endswith(":") else first.rstrip(":")
 
 
 def one_line(text: object) -> str:

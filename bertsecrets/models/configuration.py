@@ -1,5 +1,6 @@
 """Functions that load a model's configuration and tokenizer. This module does not import torch."""
 
+import math
 import os
 import re
 import warnings
@@ -58,7 +59,10 @@ def load(ref: ModelRef, cls: Any, **options: Any) -> Any:
     except Exception as error:  # tokenizers raises bare exceptions, and transformers may raise arithmetic errors
         if "trust_remote_code" in str(error):
             raise _needs_code(ref) from error
-        raise UserError(f"{ref.path} cannot be opened as a model: {first_line(error)}") from error
+        file = " (config.json)" if cls.__name__ == "AutoConfig" else ""
+        quantised = isinstance(error, ImportError) and hasattr(options.get("config"), "quantization_config")
+        advice = " (quantization_config in config.json): use the model that is not quantised" if quantised else ""
+        raise UserError(f"{ref.path} cannot be opened as a model{file}: {first_line(error)}{advice}") from error
 
 
 def _needs_code(ref: ModelRef, why: str = "") -> UserError:
@@ -75,6 +79,12 @@ def open_config(ref: ModelRef) -> Any:
     transformers.logging.disable_progress_bar()
 
     own_family(ref.model_type())
+    names = read_json_object(ref.folder(weights=False) / "config.json").get("id2label")
+    if names is not None and not isinstance(names, dict):
+        raise UserError(
+            f"{ref.path}: id2label in config.json is {shortened(repr(names), 50)}, but must map the number of each "
+            "class to its name"
+        )
     config = load(ref, AutoConfig)
     _check_sizes(config, ref)
     if own_family(config.model_type) is None:
@@ -129,6 +139,9 @@ def _check_sizes(config: Any, ref: ModelRef) -> None:
                 f"{ref.path}: {name} in config.json is {shortened(repr(size), 50)}, "
                 f"but must be a whole number from 1 to {most}"
             )
+    for name, number in vars(config).items():
+        if name.endswith("eps") and isinstance(number, float) and not 0 <= number < math.inf:
+            raise UserError(f"{ref.path}: {name} in config.json is {number}, but must be finite and not negative")
 
 
 def open_tokenizer(ref: ModelRef) -> Any:

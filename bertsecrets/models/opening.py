@@ -25,7 +25,7 @@ from bertsecrets.models.layers import (
 from bertsecrets.models.loans import borrowed
 from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.models.memory import MORE_MEMORY, check_memory, explain_out_of_memory
-from bertsecrets.models.patches import check_code
+from bertsecrets.models.patches import check_code, refuse_hooks
 from bertsecrets.models.tokenization import match_tokenizer
 from bertsecrets.models.unused_weights import check_weights
 from bertsecrets.store.files import listed
@@ -58,7 +58,13 @@ class OpenModel:
         positions = positions if positions > 0 else tokens  # -1 means unlimited (XLNet)
         if counts_after_padding(config.model_type):
             positions -= config.pad_token_id + 1
-        return int(min(tokens, positions, self.tokenizer.model_max_length))
+        room = int(min(tokens, positions, self.tokenizer.model_max_length))
+        if room <= (special := self.tokenizer.num_special_tokens_to_add(True)):
+            raise UserError(
+                f"there is room for {room} tokens, but {special} special tokens are added to a pair of texts: correct "
+                "model_max_length of the tokenizer or max_position_embeddings of the model"
+            )
+        return room
 
     @property
     def layers(self) -> int:
@@ -154,6 +160,7 @@ def _load_weights(
     """
     from transformers import AutoModel
 
+    refuse_hooks()
     if (model := borrowed(ref.path, bare=cls is AutoModel)) is not None:
         own = model.config
         own.id2label, own.label2id, own.pad_token_id = config.id2label, config.label2id, config.pad_token_id

@@ -52,7 +52,7 @@ def check_code(ref: ModelRef, model: Any = None) -> None:
     Raises:
         UserError: If a global hook or a mode of torch is active, or if code of the model or of a library is patched.
     """
-    _refuse_hooks()
+    refuse_hooks()
     if not is_lent(ref.path):
         check_libraries(ref.model_type(), model)
 
@@ -84,8 +84,8 @@ def check_libraries(name: str | None, model: Any = None) -> None:
     _check_kernels()
 
 
-def _refuse_hooks() -> None:
-    """Reject torch's global hooks, modes and autocasting, which change what all models compute."""
+def refuse_hooks() -> None:
+    """Reject torch's global hooks, modes, autocasting and unusual default devices, which change all models."""
     for library in (modules, optimizer):
         for name, hooks in vars(library).items():
             if name.startswith("_global_") and name.endswith("_hooks") and hooks:
@@ -93,8 +93,10 @@ def _refuse_hooks() -> None:
                     f"torch has global hooks ({library.__name__}.{name}), which change all models: {ADVICE}"
                 )
     for mode in (*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack()):
-        if not isinstance(mode, DeviceContext):  # set by torch.set_default_device
+        if not isinstance(mode, DeviceContext):
             raise UserError(f"the mode {type(mode).__name__} of torch is active, which may change all models: {ADVICE}")
+        if mode.device.type not in DEVICE_TYPES:
+            raise UserError(f"the default device of torch is {mode.device}: call torch.set_default_device(None)")
     if any(torch.is_autocast_enabled(device) for device in DEVICE_TYPES):
         raise UserError("torch.autocast is active, which changes all models: leave its `with` block")
 

@@ -113,6 +113,12 @@ MODELS = [
             "its tokenizer fails on a short text", "tokenizer.json"),
     changed("model_max_length 0", lambda data: data.update(model_max_length=0), "model_max_length",
             "tokenizer_config.json"),
+    changed("an epsilon as text", lambda data: data.update(layer_norm_eps="1e-5"), "(config.json): Validation error "
+            "for field 'layer_norm_eps': TypeError: Field 'layer_norm_eps' expected float, got str (value: '1e-5')"),
+    changed("an epsilon that is not a number", lambda data: data.update(layer_norm_eps=np.nan), "layer_norm_eps in"),
+    changed("names in a list", lambda data: data.update(id2label=["a", "b"]), "id2label in config.json is ['a', 'b']"),
+    changed("cross-attention", lambda data: data.update(add_cross_attention=True), "BertLayer(...) should be used as"),
+    changed("quantisation", lambda data: data.update(quantization_config={"quant_method": "awq"}), "that is not quan"),
     BadInput("model: weights in another folder", SCORES, ("{model}", "not a file in the same folder"), foreign_index),
     BadInput("model: near matches", (*SCORES, "--model", "minilmm"), "did you mean minilm"),
     BadInput("model: a space", (*SCORES, "--model", "foo bar"), ("'foo bar'", "use the model minilm")),

@@ -32,6 +32,15 @@ def test_code_of_a_repository_is_refused_for_a_known_model_type(own_bert, file, 
     assert_refused(own_bert, f"needs code from its repository .*{said}.*, which this suite never runs: reg")
 
 
+@pytest.mark.parametrize("longest", [1, 3])
+def test_a_model_without_room_for_words_is_refused(own_bert, longest):
+    settings(own_bert, "tokenizer_config.json", model_max_length=longest)
+    with refused(
+        f"room for {longest} tokens, but 3 special tokens are added to a pair of texts: correct model_max_len"
+    ):
+        open_classifier(ModelRef.in_folder(own_bert), task("rte")).fit(64)
+
+
 @pytest.mark.parametrize("positions", ["relative_key", "relative_key_query", "rotary"])
 def test_positions_that_the_architecture_does_not_have_are_refused(own_bert, positions):
     settings(own_bert, "config.json", position_embedding_type=positions)

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from contextlib import contextmanager
+from importlib import metadata
 
 import pytest
 import torch
@@ -27,6 +28,7 @@ from bertsecrets.models.families import Family
 from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.models.opening import open_encoder
 from bertsecrets.models.patches import check_code
+from bertsecrets.store import code
 from bertsecrets.store.code import code_digest, digest_of_classes
 from bertsecrets.store.entries import NO_SOURCE, Key
 from bertsecrets.texts.own_tasks import OwnTask
@@ -93,6 +95,7 @@ CHANGES = {
     "global hook": (global_hook, "_global_forward_hooks"),
     "function mode": (TorchFunctionMode, "mode TorchFunctionMode"),
     "dispatch mode": (TorchDispatchMode, "mode TorchDispatchMode"),
+    "default device": (lambda: torch.device("meta"), "default device of torch is meta: call torch.set_default_dev"),
     "autocast": (lambda: torch.autocast("cpu", torch.bfloat16), "autocast"),
     "method of a model": (lambda: replaced(OUTPUT, "forward", nothing), "BertSelfOutput.forward is patched"),
     "decorated method": (lambda: replaced(OUTPUT, "forward", torch.no_grad()(nothing)), "BertSelfOutput.forward"),
@@ -284,6 +287,15 @@ def test_a_digest_covers_whatever_the_import_of_a_module_loads(folder, file):
     assert digest_of_classes([imported().Encoder]) == before
     edit(folder / file)
     assert digest_of_classes([imported().Encoder]) != before
+
+
+def test_a_digest_covers_versions_of_packages_that_own_code_imports(folder, monkeypatch):
+    (folder / "users_helper.py").write_text("def sign():\n    from tabulate import tabulate\nSIGN = 1\n")
+    module, version = imported(), metadata.version
+    before = digest_of_classes([module.Encoder])
+    monkeypatch.setattr(metadata, "version", lambda name: "0.0" if name == "tabulate" else version(name))
+    code._versions.cache_clear()
+    assert digest_of_classes([module.Encoder]) != before
 
 
 @pytest.mark.parametrize(
