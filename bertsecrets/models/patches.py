@@ -23,7 +23,16 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from bertsecrets.devices import DEVICE_TYPES
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import own_family
-from bertsecrets.models.library_source import declared, home_of, intruder, is_function, is_original, label_of, parts_of
+from bertsecrets.models.library_source import (
+    declared,
+    home_of,
+    intruder,
+    is_function,
+    is_original,
+    label_in_a_new_process,
+    label_of,
+    parts_of,
+)
 from bertsecrets.models.loans import is_lent
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.store.code import PACKAGE_NAME
@@ -135,6 +144,8 @@ def _check_namespace(module: str, cls: str, contents: Mapping[str, Any], own: Co
         return
     for name, value in [*contents.items()]:
         origin = _foreign(value, own) or (None if own else intruder(module, cls, name, value))
+        if origin is not None and _foreign(value, own) is None and origin == label_in_a_new_process(module, cls, name):
+            origin = None  # the library itself puts it there
         if name in TABLES and value is not _contents(TABLES[name][0]).get(name):
             origin = "another table"
         if origin is not None:
