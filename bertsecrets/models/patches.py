@@ -5,6 +5,7 @@ hooks and active modes of torch.
 """
 
 import functools
+import re
 import sys
 import types
 from collections.abc import Collection, Iterator, Mapping
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from packaging.requirements import Requirement
 from torch.nn.modules import module as modules
 from torch.optim import optimizer
 from torch.overrides import _get_current_function_mode_stack
@@ -234,8 +234,8 @@ def _is_trusted(module: str) -> bool:
 @functools.cache
 def _requirements() -> set[str]:
     """Return the names of the packages that torch and transformers may import. No other packages are trusted."""
-    requirements = (Requirement(text) for library in MODEL_LIBRARIES for text in metadata.requires(library) or ())
-    return {each.name.replace("-", "_").lower() for each in requirements}
+    requirements = (text for library in MODEL_LIBRARIES for text in metadata.requires(library) or ())
+    return {re.split(r"[^\w.-]", text, maxsplit=1)[0].replace("-", "_").lower() for text in requirements}
 
 
 def _patched(what: str, origin: str) -> UserError:
