@@ -5,7 +5,7 @@ import dis
 import functools
 import inspect
 import re
-import subprocess
+import subprocess  # nosec B404
 import sys
 import types
 from collections import defaultdict
@@ -139,7 +139,9 @@ def label_in_a_new_process(module: str, cls: str, name: str) -> str:
         f"space = vars(getattr(here, {cls!r}) if {cls!r} else here)\n"
         f"print(intruder({module!r}, {cls!r}, {name!r}, space[{name!r}]) or '', file=sys.__stdout__)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(  # nosec B603  # Python with names of library modules
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip()
 
 
