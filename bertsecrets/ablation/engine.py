@@ -52,7 +52,7 @@ class Engine:
         whose code may act on few inputs, start at the first layer. Batches use up to half of the free memory.
         """
         model = classifier.model.to(device)
-        known = is_unmodified(model)  # before any run, because BigBird replaces modules when it meets a short input
+        known = is_unmodified(model)
         skeleton = Skeleton(model, classifier.layers, classifier.heads)
         budget = Budget.of(torch.device(device), model.config.hidden_size)
         slow = cls(skeleton, None, budget, ablation, scale=float(skeleton.run(probe(model)).abs().max()))
