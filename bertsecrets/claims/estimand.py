@@ -245,7 +245,7 @@ def best_index(means: Float[np.ndarray, " k"]) -> int:
 
 
 def both(choices: Sequence[str]) -> str:
-    """Return the selections of the two halves as text. If they are the same, the text names the selection only once.
+    """Return the selections of the two halves as text. Equal selections are named only once.
 
     >>> both(["layer 1", "layer 1"]), both(["layer 1", "layer 2"])
     ('layer 1', 'layer 1 and layer 2')

@@ -61,7 +61,7 @@ def page(
     """Return a page with verdicts, and with the paper's figures next to charts of our measurements.
 
     Args:
-        runs: Verdicts by model name, as given by the user.
+        runs: Verdicts by model. Models are named as the user named them.
         settings: Settings for intervals in charts and for statistics of the run.
         note: Why the page is incomplete; empty if it is complete.
         advice: Lines that say how undecided claims could be decided.
