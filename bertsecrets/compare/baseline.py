@@ -56,7 +56,7 @@ class Baseline:
     def check_run(self, run: JudgedRun) -> None:
         """Before any measurement, check that the baseline and the run have the same model, settings and definitions.
 
-        The rows must be the same, too, as far as the session knows them before it measures.
+        The rows must also be the same if the session knows them before it measures.
         """
         if self.updating or self.accepted is None:
             return

@@ -213,7 +213,7 @@ def final_punctuation(words: Measurement) -> Estimand:
 
 @quantity("named-equal-word-attention", unit="attention", words=SURFACE_WORDS)
 def equal_words_of_named_heads(words: Measurement, heads: Heads = HARMFUL_HEADS) -> Estimand:
-    """Return how far attention to the same word in the other text exceeds chance in the weakest named head."""
+    """Return the weakest named head's attention to the same word in the other text, minus the chance level."""
     columns = [place(words, layer, head, "equal") for layer, head in heads]
     excess = (flat(words, "equal") - flat(words, "expected"))[:, columns]
     values = zip(columns, _means(excess), strict=True)
