@@ -271,8 +271,7 @@ def far_seed(values: Sequence[float], least: float) -> tuple[int, float] | None:
     """Return the index of the seed farthest from the mean of the others, and its distance in standard deviations.
 
     The standard deviation is also computed from the others. If these are equal, the distance is infinite for a seed
-    that differs by more than `least`, unless `least` is 0. Return None if there are too few seeds, or if the distance
-    is at most `FAR_SEED`.
+    that differs by more than `least`. Return None if there are too few seeds, or if the distance is at most `FAR_SEED`.
 
     >>> far_seed([60.0, 61.0, 59.0, 60.0, 60.0], 1), far_seed([60.0, 61.0, 59.0, 60.0, 50.0], 1)[0]
     (None, 4)
@@ -285,7 +284,7 @@ def far_seed(values: Sequence[float], least: float) -> tuple[int, float] | None:
     for place, value in enumerate(values):
         others = np.delete(values, place)
         difference, spread = abs(value - float(others.mean())), float(others.std(ddof=1))
-        equal = np.inf if 0 < least < difference else 0.0
+        equal = np.inf if difference > max(least, ROUNDING) else 0.0
         distances.append(difference / spread if spread > ROUNDING else equal)
     place = int(np.argmax(distances))
     return (place, distances[place]) if distances[place] > FAR_SEED else None

@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import nn
 
+MODEL_LIBRARIES = ("torch", "transformers")
 # Modules whose functions and classes compute numbers, and contain what their files say.
 COMPUTING = re.compile(r"torch(\.(nn|optim|functional)(\..+)?)?|transformers\.(?!generation|models\.auto).+")
 # Wrappers that change numbers: their qualified names, and the names by which files mention them.
@@ -101,10 +102,17 @@ def home_of(function: types.FunctionType) -> str:
     return str(function.__globals__.get("__name__"))
 
 
-def is_original(function: types.FunctionType) -> bool:
-    """Return whether a function runs code from the file of its module, or code that `dataclass` has generated."""
-    source, name = source_of(home_of(function)), function.__code__.co_qualname
-    return source is None or function.__code__ in source.code.get(name, ()) or name.startswith("__create_fn__.")
+def altered(value: Any) -> str | None:
+    """Return the file of the first function in `value` that belongs to a library, but runs other code than its file.
+
+    Return None if there is no such function. Code that `dataclass` has generated is accepted.
+    """
+    for part in filter(is_function, parts_of(value)):
+        if home_of(part).partition(".")[0] in MODEL_LIBRARIES:
+            source, name = source_of(home_of(part)), part.__code__.co_qualname
+            if source and part.__code__ not in source.code.get(name, ()) and not name.startswith("__create_fn__."):
+                return str(part.__code__.co_filename)
+    return None
 
 
 def intruder(module: str, cls: str, name: str, value: Any) -> str | None:
@@ -131,13 +139,13 @@ def intruder(module: str, cls: str, name: str, value: Any) -> str | None:
 
 
 @functools.cache
-def label_in_a_new_process(module: str, cls: str, name: str) -> str:
-    """Return what `intruder` returns in a new process, in which nothing can have been replaced, or ""."""
+def doubt_in_a_new_process(module: str, cls: str, name: str) -> str:
+    """Return what `altered` or `intruder` returns in a new process, which has replaced nothing, or "" for None."""
     code = (
-        f"import sys, importlib; from {__name__} import intruder; sys.stdout = sys.stderr\n"
+        f"import sys, importlib; from {__name__} import altered, intruder; sys.stdout = sys.stderr\n"
         f"here = importlib.import_module({module!r})\n"
-        f"space = vars(getattr(here, {cls!r}) if {cls!r} else here)\n"
-        f"print(intruder({module!r}, {cls!r}, {name!r}, space[{name!r}]) or '', file=sys.__stdout__)"
+        f"value = vars(getattr(here, {cls!r}) if {cls!r} else here)[{name!r}]\n"
+        f"print(altered(value) or intruder({module!r}, {cls!r}, {name!r}, value) or '', file=sys.__stdout__)"
     )
     done = subprocess.run(  # nosec B603  # Python with names of library modules
         [sys.executable, "-c", code], capture_output=True, text=True, check=False

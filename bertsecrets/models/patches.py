@@ -24,12 +24,13 @@ from bertsecrets.devices import DEVICE_TYPES
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import own_family
 from bertsecrets.models.library_source import (
+    MODEL_LIBRARIES,
+    altered,
     declared,
+    doubt_in_a_new_process,
     home_of,
     intruder,
     is_function,
-    is_original,
-    label_in_a_new_process,
     label_of,
     parts_of,
 )
@@ -37,7 +38,6 @@ from bertsecrets.models.loans import is_lent
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.store.code import PACKAGE_NAME
 
-MODEL_LIBRARIES = ("torch", "transformers")
 # Modules whose code runs in every measurement or training run, besides the modules of the measured architecture.
 ALWAYS_RUN = (
     *("torch", "torch.nn", "torch.nn.functional", "torch.optim", "transformers.activations"),
@@ -143,9 +143,10 @@ def _check_namespace(module: str, cls: str, contents: Mapping[str, Any], own: Co
     if known is not None and _unchanged(contents, *known):
         return
     for name, value in [*contents.items()]:
-        origin = _foreign(value, own) or (None if own else intruder(module, cls, name, value))
-        if origin is not None and _foreign(value, own) is None and origin == label_in_a_new_process(module, cls, name):
-            origin = None  # the library itself puts it there
+        doubt = altered(value) or (None if own else intruder(module, cls, name, value))
+        if doubt is not None and doubt == doubt_in_a_new_process(module, cls, name):
+            doubt = None  # the library itself puts it there
+        origin = _untrusted(value, own) or doubt
         if name in TABLES and value is not _contents(TABLES[name][0]).get(name):
             origin = "another table"
         if origin is not None:
@@ -208,12 +209,15 @@ def _check_kernels() -> None:
 
 
 def _foreign(value: Any, own: Collection[str]) -> str | None:
-    """Return where the first code of `value` comes from that is neither in `own` nor in a library's file, or None."""
+    """Return where code of `value` comes from that is neither in `own` nor in a library's file, or None."""
+    return _untrusted(value, own) or altered(value)
+
+
+def _untrusted(value: Any, own: Collection[str]) -> str | None:
+    """Return the first module that provides code of `value` and is neither trusted nor in `own`, or None."""
     for part in parts_of(value):
         if is_function(part):
             home = home_of(part)
-            if home.partition(".")[0] in MODEL_LIBRARIES and not is_original(part):
-                return str(part.__code__.co_filename)
         elif (home := str((part if issubclass(type(part), type) else type(part)).__module__)) not in sys.modules:
             continue  # a type of an extension module, which may have any name
         if home not in own and not _is_trusted(home):

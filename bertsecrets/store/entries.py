@@ -69,9 +69,8 @@ class Key:
         """
         checkpoint = self.inputs.get("checkpoint")
         inputs = (checkpoint["inputs"] if isinstance(checkpoint, dict) else {}) | self.inputs
-        words = [
-            str(inputs[name]).partition(" ")[0] for name in NAME_INPUTS if name in inputs
-        ]  # no names of own classes
+        # A user's own task is named without its metric and classes, which follow after a space.
+        words = [str(inputs[name]).partition(" ")[0] for name in NAME_INPUTS if name in inputs]
         return "-".join([*words, self.digests])
 
     @property

@@ -26,7 +26,7 @@ from transformers.models.bert import modeling_bert
 from bertsecrets import UserError
 from bertsecrets.models import patches
 from bertsecrets.models.families import Family
-from bertsecrets.models.library_source import intruder, label_in_a_new_process
+from bertsecrets.models.library_source import doubt_in_a_new_process, intruder
 from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.models.opening import open_encoder
 from bertsecrets.models.patches import check_code
@@ -176,16 +176,18 @@ def test_changed_code_is_refused_only_while_it_is_changed(ref, change):
 
 
 def test_unchanged_code_and_a_default_device_are_accepted(ref):
+    alone = open_encoder(ref).fingerprint
     with torch.device("cpu"), registered("mine"):
-        open_encoder(ref)
+        assert open_encoder(ref).fingerprint == alone
 
 
+@pytest.mark.parametrize("check", ["altered", "intruder"])
 @pytest.mark.parametrize(("in_a_new_process", "refused"), [("relu", False), ("", True)])
-def test_what_a_library_does_itself_is_accepted(ref, monkeypatch, in_a_new_process, refused):
+def test_what_a_library_does_itself_is_accepted(ref, monkeypatch, check, in_a_new_process, refused):
     """What looks like a change in an unknown version of a library is checked in a new process."""
     monkeypatch.setattr(patches, "_verified", {})
-    monkeypatch.setattr(patches, "intruder", lambda module, cls, name, value: "relu" if name == "gelu" else None)
-    monkeypatch.setattr(patches, "label_in_a_new_process", lambda *place: in_a_new_process)
+    monkeypatch.setattr(patches, check, lambda *given: "relu" if given[-1] is nn.functional.gelu else None)
+    monkeypatch.setattr(patches, "doubt_in_a_new_process", lambda *place: in_a_new_process)
     with pytest.raises(UserError, match="gelu is patched .code from relu") if refused else nullcontext():
         check_code(ref)
 
@@ -193,7 +195,7 @@ def test_what_a_library_does_itself_is_accepted(ref, monkeypatch, in_a_new_proce
 def test_a_new_process_finds_nothing_replaced():
     with replaced(nn.functional, "gelu", nn.functional.relu):
         assert intruder("torch.nn.functional", "", "gelu", nn.functional.gelu) == "relu"
-        assert label_in_a_new_process("torch.nn.functional", "", "gelu") == ""
+        assert doubt_in_a_new_process("torch.nn.functional", "", "gelu") == ""
 
 
 def test_a_module_of_a_class_of_the_user_is_refused(ref, monkeypatch):
