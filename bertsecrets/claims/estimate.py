@@ -10,6 +10,7 @@ sum of their squares.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import zip_longest
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -212,17 +213,18 @@ def estimate(
     counted, interaction = np.full(len(parts), examples_share), np.zeros(len(parts))
     spread, seed_errors = None, np.zeros(len(parts))
     if not seedless and count >= FEWEST_SEEDS:
-        of_mean, of_all = by_seed.mean(0).var(0), _of_all_seeds(by_seed)
-        interaction = np.sqrt(np.clip(by_seed.var(1).mean(0) - of_all, 0, None))
+        of_mean, of_each = by_seed.mean(0).var(0), by_seed.var(1).mean(0)
+        of_all = np.clip((count * of_mean - of_each) / (count - 1), 0, of_mean)  # effects of examples on all seeds
+        interaction = np.sqrt(np.clip(of_each - of_all, 0, None))
         counted *= np.sqrt(np.divide(of_all, of_mean, out=np.ones_like(of_mean), where=of_mean > 0))
         stds = of_parts.std(0, ddof=1)
         spread = Spread(float(stds[place]), count - 1, "these seeds")
         seed_errors = stds * np.sqrt(1 / count + estimands[0].published)
     sizes = (
-        _fewest(block, _clusters(estimand, place))
+        _fewest(block, clusters)
         for estimand in estimands
         if estimand.sampled
-        for place, block in enumerate(estimand.blocks)
+        for block, clusters in zip_longest(estimand.blocks, estimand.clusters)
     )
     fewest = min(sizes, default=np.inf)
     examples_error = sampling_error = float(by_seed.mean(0)[:, place].std())
@@ -290,12 +292,6 @@ def far_seed(values: Sequence[float], least: float) -> tuple[int, float] | None:
     return (place, distances[place]) if distances[place] > FAR_SEED else None
 
 
-def _of_all_seeds(by_seed: BySeed) -> Float[np.ndarray, " parts"]:
-    """Return the part of the variance of the seeds' mean that is due to example effects shared by all seeds."""
-    count, of_mean, of_each = len(by_seed), by_seed.mean(0).var(0), by_seed.var(1).mean(0)
-    return np.clip((count * of_mean - of_each) / (count - 1), 0, of_mean)
-
-
 def _fewest(block: Float[np.ndarray, "rows k"], clusters: Clusters) -> float:
     """Count the rows (or clusters of rows) with a value in each nonempty column, and return the smallest count."""
     present = ~np.isnan(block)
@@ -312,18 +308,23 @@ def _replicates(estimands: Sequence[Estimand], settings: JudgeParams, annotated:
 
     If `annotated` is False, the blocks of annotated heads, which have a number in `drawn`, are not resampled.
     """
-    first, means = estimands[0], []
-    for place in range(len(first.blocks)):
-        block = np.hstack([estimand.blocks[place] for estimand in estimands])  # of all seeds
-        drawn, clusters = first.drawn[place] if first.drawn else None, _clusters(first, place)
+    together = zip(*(estimand.blocks for estimand in estimands), strict=True)
+    by_block, replicates = [], []
+    for place, (blocks, drawn, clusters) in enumerate(zip_longest(together, estimands[0].drawn, estimands[0].clusters)):
+        block = np.hstack(blocks)
         if drawn is not None and not annotated:
-            means.append(column_means(block))
+            means = column_means(block)
         elif clusters is None and len(block) * settings.resamples <= CACHED_DRAWS:
-            means.append(column_means(block, _draws(settings, place, len(block), drawn)))
+            means = column_means(block, _draws(settings, place, len(block), drawn))
         else:
             rng = np.random.default_rng([settings.seed, place])
-            means.append(resampled_means(block, rng, settings.resamples, drawn, clusters))
-    return _of_means(estimands, means, settings.resamples)
+            means = resampled_means(block, rng, settings.resamples, drawn, clusters)
+        by_block.append(np.split(means, np.cumsum([each.shape[1] for each in blocks])[:-1], axis=1))
+    for estimand, own in zip(estimands, zip(*by_block, strict=True), strict=True):
+        values = np.asarray(estimand.statistic(*own), dtype=np.float64)
+        parts = values.shape[-1] if estimand.extreme is not None else 1
+        replicates.append(np.broadcast_to(values.reshape(-1, parts), (settings.resamples, parts)))
+    return np.stack(replicates)
 
 
 @lru_cache(maxsize=4)
@@ -331,23 +332,6 @@ def _draws(settings: JudgeParams, place: int, rows: int, drawn: int | None) -> F
     """Return how often each row is drawn in each resample, cached because many estimates use the same draws."""
     rng = np.random.default_rng([settings.seed, place])
     return np.concatenate(list(resample_counts(rng, rows, settings.resamples, drawn=drawn)))
-
-
-def _clusters(estimand: Estimand, place: int) -> Clusters:
-    return estimand.clusters[place] if estimand.clusters else None
-
-
-def _of_means(estimands: Sequence[Estimand], means: Sequence[np.ndarray], draws: int) -> BySeed:
-    """Return each seed's statistic. Each array in `means` contains the columns of all seeds, side by side."""
-    drawn_values, starts = [], [0] * len(means)
-    for estimand in estimands:
-        ends = [start + block.shape[1] for start, block in zip(starts, estimand.blocks, strict=True)]
-        own = [mean[:, start:end] for mean, start, end in zip(means, starts, ends, strict=True)]
-        values = np.asarray(estimand.statistic(*own), dtype=np.float64)
-        parts = values.shape[-1] if estimand.extreme is not None else 1
-        drawn_values.append(np.broadcast_to(values.reshape(-1, parts), (draws, parts)))
-        starts = ends
-    return np.stack(drawn_values)
 
 
 def with_interval(
