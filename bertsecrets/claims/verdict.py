@@ -1,5 +1,6 @@
 """Verdicts, which hold the outcome of a claim on a task and can be converted to serializable data."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from bertsecrets.models.locations import is_papers_model
 from bertsecrets.provenance import TRAINING_MODULE, differences, made_by
 from bertsecrets.texts.published import PAPERS_MODEL
 from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS
-from bertsecrets.types import Measurement, Provenance, Subject, as_chart, as_html
+from bertsecrets.types import Measurement, Provenance, as_chart, as_html
 
 PAPER_TEXT = "the paper's text"
 SOURCE_TITLES = {  # by the key that a claim's source begins with; other sources are shown unchanged
@@ -29,6 +30,10 @@ SOURCE_TITLES = {  # by the key that a claim's source begins with; other sources
     "blog": "the text of the authors' blog",
     "G": "the report on GPT-2",
 }
+FIELDS_OF_DATA = (  # attributes that `VerdictData` has under the same name
+    *("unit", "observed", "interval", "band", "power", "p_against", "p_for", "extreme", "by_seed", "models", "seeds"),
+    *("reason", "reason_code", "brief", "against", "deviation", "known_deviation", "remarks", "reused"),
+)
 
 
 def data_kind(task_name: str, *, official: bool) -> Literal["official", "unofficial", "own"]:
@@ -219,35 +224,17 @@ class Verdict:
             task=self.case.task,
             statement=claim.statement,
             source=claim.source,
-            unit=self.unit,
             published=self.case.figure.published,
             published_constant_answer=self.case.figure.constant_answer,
+            verdict=self.outcome,
             error=None if self.outcome else self.reason,
-            against=self.against,
-            power=self.power,
-            p_against=self.p_against,
-            p_for=self.p_for,
-            remarks=self.remarks,
-            known_deviation=self.known_deviation,
-            models=self.models,
-            seeds=list(self.seeds),
-            extreme=self.extreme,
             official_data=all(provenance.official_data for provenance in provenances),
             weights=sorted({each.weights[:12] for each in provenances if each.weights}),
             **rows_of(provenances),
             definition=self.case.definition,
             claim_version=claim.version,
             seconds=round(sum(provenance.seconds for provenance in provenances), 2),
-            reused=self.reused,
-            verdict=self.outcome,
-            observed=self.observed,
-            interval=self.interval,
-            band=self.band,
-            reason=self.reason,
-            reason_code=self.reason_code,
-            brief=self.brief,
-            deviation=self.deviation,
-            by_seed=[list(parts) for parts in self.by_seed],
+            **{name: getattr(self, name) for name in FIELDS_OF_DATA},
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -268,11 +255,9 @@ def rows_of(provenances: Sequence[Provenance]) -> dict[str, Any]:
 
 def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:
     """Return remarks on subjects that were measured on different weights, from separate training runs."""
-    weights: dict[Subject, set[str]] = {}
-    for measurement in measurements:
-        if measurement.provenance.weights:
-            weights.setdefault(measurement.subject, set()).add(measurement.provenance.weights)
-    return [f"{subject} measured on weights from two training runs" for subject, of in weights.items() if len(of) > 1]
+    trained = dict.fromkeys((each.subject, each.provenance.weights) for each in measurements if each.provenance.weights)
+    trainings = Counter(subject for subject, _ in trained)
+    return [f"{subject} measured on weights from two training runs" for subject, of in trainings.items() if of > 1]
 
 
 def _older(measurement: Measurement) -> list[str]:
