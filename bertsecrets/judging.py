@@ -12,26 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bertsecrets.claims.eligibility import (
-    Eligibility,
-    Eligible,
-    NotApplicable,
-    Skipped,
-    about_other_architecture,
-)
+from bertsecrets.claims.eligibility import Eligibility, Eligible, NotApplicable, Skipped, about_other_architecture
 from bertsecrets.claims.judge import refused
 from bertsecrets.claims.reasons import Cause
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
-from bertsecrets.errors import (
-    MissingError,
-    NotApplicableError,
-    RunError,
-    UserError,
-    in_short,
-    of_the_machine,
-    one_line,
-)
+from bertsecrets.errors import MissingError, NotApplicableError, RunError, UserError, in_short, of_the_machine, one_line
 from bertsecrets.formats import FAILURES, VerdictData
 from bertsecrets.progress import counted, in_time, log
 from bertsecrets.store.records import RecordedCause, RecordedRun, write_record
@@ -285,14 +271,9 @@ class JudgedRun:
 
     def save(self, folder: Path) -> Path:
         """Write a record of the measurements behind the verdicts to a folder, and return the path of the record."""
-        inputs = [measurement for verdict in self.verdicts for measurement in verdict.inputs]
-        return write_record(folder, self._recorded(), inputs)
-
-    def _recorded(self) -> RecordedRun:
-        """Return the record of the run, which is needed to judge its measurements again later."""
         judged = [verdict for verdict in self.verdicts if verdict.outcome]
         unmeasured = [verdict for verdict in judged if verdict.outcome == "not applicable" and not verdict.inputs]
-        return RecordedRun.model_validate(
+        record = RecordedRun.model_validate(
             {
                 "model": self.model,
                 "seeds": self.session.wanted_seeds,
@@ -301,6 +282,7 @@ class JudgedRun:
                 "commits": self.session.commits,
             }
         )
+        return write_record(folder, record, [each for verdict in self.verdicts for each in verdict.inputs])
 
     @property
     def verdicts(self) -> list[Verdict]:

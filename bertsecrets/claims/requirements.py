@@ -23,11 +23,9 @@ class Bench(Protocol):
 
     def measurement(self, measure: str, subject: Subject, **options: Any) -> Measurement:
         """Return a subject's measurement."""
-        ...
 
     def missing(self, measure: str, task_name: str) -> str | None:
         """Return why the measure is unavailable on a task; None if it is available."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,8 @@ def required_measurements(bench: Bench, case: Case) -> list[RequiredMeasurement]
     for name, need in _needs(case).items():
         options = {**(claim.options if need.measure == claim.measure else {}), **need.options}
         initialisation = cast(InitialisationName, claim.initialisation_of(need))
-        for task_name in _tasks(bench, case, need):
-            required.append(RequiredMeasurement(name, need.measure, task_name, initialisation, options))
+        tasks = _tasks(bench, case, need)
+        required += [RequiredMeasurement(name, need.measure, task, initialisation, options) for task in tasks]
     return required
 
 
@@ -86,10 +84,9 @@ def _tasks(bench: Bench, case: Case, need: Need) -> list[str]:
 
 def eligibility(bench: Bench, case: Case, model: ModelFacts) -> Eligibility:
     """Return whether a case can be judged with this source, given what is known before measuring."""
-    if not case.applies_to(model.architecture):
-        return applicability(case, model)
     try:
-        required_measurements(bench, case)
+        if case.applies_to(model.architecture):
+            required_measurements(bench, case)
     except MissingError as error:
         return Skipped(str(error))
     return applicability(case, model)
@@ -118,16 +115,16 @@ def takes_many_passes(name: str) -> bool:
 
 def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> list[dict[str, Needed]]:
     """Return, for each seed, the measurements that a case needs, keyed by the name of the need."""
-    by_seed, needs, states = [], _needs(case), checkpoint_states(bench, case)
-    for of_seed in _subjects([*required_measurements(bench, case), *states], model, seeds):
-        by_need: dict[str, list[Measurement]] = {name: [] for name in [*needs, *([STATE] if states else [])]}
-        for requirement, subject in of_seed:
-            if requirement.need == STATE and isinstance(bench, Shelf):
-                saved = bench.find(requirement.measure, subject, requirement.options)
-                by_need[STATE] += [] if saved is None else [saved]
-            else:
-                by_need[requirement.need].append(bench.measurement(requirement.measure, subject, **requirement.options))
-        several = {STATE, *(name for name, need in needs.items() if need.tasks)}
+    by_seed, required = [], [*required_measurements(bench, case), *checkpoint_states(bench, case)]
+    several = {STATE, *(name for name, need in _needs(case).items() if need.tasks)}
+    for seed in _seeds(required, seeds):
+        by_need: dict[str, list[Measurement]] = {}
+        for each in required:
+            own, subject = by_need.setdefault(each.need, []), each.subject(model, seed)
+            if each.need != STATE or not isinstance(bench, Shelf):
+                own.append(bench.measurement(each.measure, subject, **each.options))
+            elif saved := bench.find(each.measure, subject, each.options):
+                own.append(saved)
         by_seed.append({name: tuple(own) if name in several else own[0] for name, own in by_need.items()})
     return by_seed
 
@@ -138,16 +135,13 @@ def needed(
     """Yield every measurement that one of the cases needs, together with the case and the subject to measure."""
     for case in cases:
         required = [*required_measurements(bench, case), *checkpoint_states(bench, case)]
-        for of_seed in _subjects(required, model, seeds):
-            yield from ((case, requirement, subject) for requirement, subject in of_seed)
+        for seed in _seeds(required, seeds):
+            yield from ((case, each, each.subject(model, seed)) for each in required)
 
 
-def _subjects(
-    required: Sequence[RequiredMeasurement], model: str, seeds: Sequence[int]
-) -> Iterator[list[tuple[RequiredMeasurement, Subject]]]:
-    """Yield, for each seed, the measurements with their subjects. If none depends on the seed, use a single seed."""
-    for seed in [1] if all(get_measure(each.measure).seedless for each in required) else seeds:
-        yield [(requirement, requirement.subject(model, seed)) for requirement in required]
+def _seeds(required: Sequence[RequiredMeasurement], seeds: Sequence[int]) -> Sequence[int]:
+    """Return the seeds, or a single seed if no measurement depends on the seed."""
+    return [1] if all(get_measure(each.measure).seedless for each in required) else seeds
 
 
 # ---------------------------------------------------------------------- over stored measurements
@@ -167,8 +161,8 @@ def is_measured(shelf: Shelf, case: Case, model: str, seeds: Sequence[int]) -> b
     except MissingError:
         return False
     return all(
-        (measurement := shelf.find(requirement.measure, subject, requirement.options)) is not None
+        (measurement := shelf.find(each.measure, each.subject(model, seed), each.options)) is not None
         and case.applies_to(measurement.provenance.architecture)
-        for of_seed in _subjects(required, model, seeds)
-        for requirement, subject in of_seed
+        for seed in _seeds(required, seeds)
+        for each in required
     )

@@ -38,51 +38,42 @@ class Usable:
 
     Args:
         by_seed: Measurements of each usable seed.
-        left_out: For each excluded seed, the reason as text.
-        counted: Description of each seed that learned nothing but still counts.
+        notes: Notes for the verdict: the excluded seeds, and the seeds that learned nothing but still count.
         few: Reason for not deciding the claim, if too few seeds learned something.
         problem: Reason why these seeds cannot be judged, if any.
         more: Whether more seeds could solve the problem.
     """
 
     by_seed: Sequence[Mapping[str, Needed]]
-    left_out: Sequence[str] = ()
-    counted: Sequence[str] = ()
+    notes: Sequence[str] = ()
     few: Cause | None = None
     problem: Cause | None = None
     more: bool = False
-
-    @property
-    def notes(self) -> list[str]:
-        """Notes for the verdict: the excluded seeds, and the seeds that learned nothing but still count."""
-        seeds = {"left out": self.left_out, "counted": self.counted}
-        return [f"{len(reasons)} {what}: {', '.join(reasons)}" for what, reasons in seeds.items() if reasons]
 
 
 def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
     """Return the usable seeds. For each seed, `by_seed` has the named measurements that the claim's quantity needs."""
     used: list[Mapping[str, Needed]] = []
-    problems: dict[bool, list[str]] = {True: [], False: []}  # by whether the seed counts
+    problems: dict[str, list[str]] = {"left out": [], "counted": []}
     for needed in by_seed:
         counts = not (problem := seed_problem(needed, several=len(by_seed) > 1)) or is_result(all_of(needed))
         if counts and not is_result(states_of(needed)):
             counts, problem = False, seed_problem({"scores": states_of(needed)}, several=len(by_seed) > 1)
         used += [needed] if counts else []
-        problems[counts] += [problem] if problem else []
-    left_out, counted = problems[False], problems[True]
-    learned = len(used) - len(counted)
+        problems["counted" if counts else "left out"] += [problem] if problem else []
+    notes = [f"{len(seeds)} {what}: {', '.join(seeds)}" for what, seeds in problems.items() if seeds]
+    learned = len(used) - len(problems["counted"])
     if learned < FEWEST_SEEDS and learned < len(by_seed) - learned:
         reason = Grounds.SEEDS_FAILED if len(by_seed) > 1 else Grounds.SEED_FAILED
-        problems_text = ", ".join([*left_out, *counted])
-        cause = reason(failed=len(by_seed) - learned, seeds=len(by_seed), problems=problems_text)
+        text = ", ".join([*problems["left out"], *problems["counted"]])
+        cause = reason(failed=len(by_seed) - learned, seeds=len(by_seed), problems=text)
         few = {"few": cause} if learned else {"problem": cause, "more": len(by_seed) < FEWEST_SEEDS}
-        return Usable(used, left_out, counted, **few)
+        return Usable(used, notes, **few)
     for seed, other in combinations(used, 2):
         for first, second in zip(all_of(seed), all_of(other), strict=True):
             if first.subject != second.subject and is_copy(first, second):
-                copies = Grounds.COPIES(first=first.subject, second=second.subject)
-                return Usable(used, left_out, counted, problem=copies)
-    return Usable(used, left_out, counted)
+                return Usable(used, notes, problem=Grounds.COPIES(first=first.subject, second=second.subject))
+    return Usable(used, notes)
 
 
 def check_same_rows(measurements: Sequence[Measurement]) -> None:
