@@ -27,7 +27,12 @@ def column_means(
     if present.all():
         return weights @ block / weights.sum(1, keepdims=True)
     total, count = weights @ np.where(present, block, 0), weights @ present.astype(float)
-    return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    return ratio(total, count)
+
+
+def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Return `part / whole`, or NaN where `whole` is not positive."""
+    return np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
 
 
 def resample_counts(

@@ -175,12 +175,8 @@ def lower_minus_upper(measurement: Measurement, name: str) -> Estimand:
     if not half:
         raise NotApplicableError("a model with only one layer cannot be split into halves")
     note = "from layer 1: " + ", ".join(f"{value:.2f}" for value in layers.mean(0))
-    return Estimand.from_block(
-        layers,
-        lambda mean: mean[..., :half].mean(-1) - mean[..., -half:].mean(-1),
-        note,
-        clusters=clusters_of(measurement),
-    )
+    difference = lambda mean: mean[..., :half].mean(-1) - mean[..., -half:].mean(-1)  # noqa: E731
+    return Estimand.from_block(layers, difference, note, clusters=clusters_of(measurement))
 
 
 def clusters_of(measurement: Measurement) -> Clusters:
@@ -201,14 +197,17 @@ def halves(rows: int, clusters: Clusters = None) -> Bool[np.ndarray, " rows"]:
     ([True, False, True, False], [True, True, False, False, True])
     """
     numbers = np.arange(rows) if clusters is None else clusters
-    _, at, sizes = np.unique(numbers, return_index=True, return_counts=True)
-    size = dict(zip(numbers[at].tolist(), sizes.tolist(), strict=True))
-    of_cluster: dict[int, bool] = {}
-    lead = 0  # rows by which the first half is larger
-    for number in numbers[np.sort(at)].tolist():
-        of_cluster[number] = lead <= 0
-        lead += size[number] if lead <= 0 else -size[number]
-    return np.array([of_cluster[number] for number in numbers.tolist()], dtype=bool)
+    sizes, lead = np.bincount(numbers), 0  # the lead is the number of rows by which the first half is larger
+    in_first = np.zeros(len(sizes), dtype=bool)
+    for number in dict.fromkeys(numbers.tolist()):
+        in_first[number] = lead <= 0
+        lead += sizes[number] if lead <= 0 else -sizes[number]
+    return in_first[numbers]
+
+
+def each_pair(operation: np.ufunc, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Apply an operation such as `np.subtract` to each pair of a number in `first` [..., n] and one in `second`."""
+    return operation(first[..., :, None], second[..., None, :]).reshape(*first.shape[:-1], -1)
 
 
 def cross_fitted(

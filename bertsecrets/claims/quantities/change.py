@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bertsecrets.claims.estimand import Estimand, Extreme, by_layer, clusters_of, flat, lower_minus_upper
+from bertsecrets.claims.estimand import Estimand, Extreme, by_layer, clusters_of, each_pair, flat, lower_minus_upper
 from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
@@ -35,11 +35,7 @@ def _two_minus_others(change: Measurement, two: slice, others: slice, where: str
     layers = by_layer(change, "cosine")
     if layers.shape[1] < 3:
         raise NotApplicableError(f"the model has {layers.shape[1]} layers, so there are none {where}")
-
-    def pairs(mean: np.ndarray) -> np.ndarray:
-        differences = mean[..., two, None] - mean[..., None, others]
-        return differences.reshape(*mean.shape[:-1], -1)
-
+    pairs = lambda mean: each_pair(np.subtract, mean[..., two], mean[..., others])  # noqa: E731
     return Estimand.from_block(layers, pairs, clusters=clusters_of(change), extreme=extreme)
 
 

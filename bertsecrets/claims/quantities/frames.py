@@ -9,8 +9,8 @@ from typing import Literal, get_args
 import numpy as np
 from pydantic import PositiveInt
 
-from bertsecrets.claims.bootstrap import column_means
-from bertsecrets.claims.estimand import Estimand, Number, flat
+from bertsecrets.claims.bootstrap import column_means, ratio
+from bertsecrets.claims.estimand import Estimand, Number, each_pair, flat
 from bertsecrets.claims.quantities.head_ranking import Heads, best_heads, place
 from bertsecrets.claims.quantities.likeness import correlation
 from bertsecrets.claims.quantity import Need, quantity
@@ -35,13 +35,9 @@ def named_lead(frames: Measurement, heads: Heads = FRAME_HEADS) -> Estimand:
     block = flat(frames, ALL_PAIRS_SAMPLE)
     named = np.zeros(block.shape[1], dtype=bool)
     named[[place(frames, layer, head, ALL_PAIRS_SAMPLE) for layer, head in heads]] = True
-
-    def pairs(mean: np.ndarray) -> np.ndarray:
-        differences = mean[..., named][..., None] - mean[..., ~named][..., None, :]
-        return differences.reshape(*mean.shape[:-1], -1)
-
-    best = best_heads(frames, ALL_PAIRS_SAMPLE)
-    return Estimand.from_block(block, pairs, f"the best heads are {best}", extreme="least")
+    pairs = lambda mean: each_pair(np.subtract, mean[..., named], mean[..., ~named])  # noqa: E731
+    note = f"the best heads are {best_heads(frames, ALL_PAIRS_SAMPLE)}"
+    return Estimand.from_block(block, pairs, note, extreme="least")
 
 
 def _of_paper(frames: Measurement) -> bool:
@@ -78,10 +74,7 @@ def ranked_weight(frames: Measurement, rank: PositiveInt, pairing: Pairing = "al
 def over_percentile(frames: Measurement, heads: Heads = FRAME_HEADS) -> Estimand:
     """Return the smallest mean weight of a named head minus the (interpolated) 99th percentile over all heads."""
     columns = [place(frames, layer, head, ALL_PAIRS_SAMPLE) for layer, head in heads]
-
-    def lead(mean: np.ndarray) -> Number:
-        return mean[..., columns] - np.percentile(mean, 99, axis=-1, keepdims=True)
-
+    lead = lambda mean: mean[..., columns] - np.percentile(mean, 99, axis=-1, keepdims=True)  # noqa: E731
     return Estimand.from_block(flat(frames, ALL_PAIRS_SAMPLE), lead, extreme="least")
 
 
@@ -94,9 +87,7 @@ def gap_in_spread(frames: Measurement) -> Estimand:
 
     def gap(mean: np.ndarray) -> Number:
         weights = np.sort(mean, axis=-1)[..., ::-1]
-        spread = weights[..., 2:].std(-1)
-        width = weights[..., 1] - weights[..., 2]
-        return np.divide(width, spread, out=np.full(np.shape(spread), np.nan), where=spread > 0)
+        return ratio(weights[..., 1] - weights[..., 2], weights[..., 2:].std(-1))
 
     return Estimand.from_block(block, gap, f"the best heads are {best_heads(frames, ALL_PAIRS_SAMPLE)}")
 
@@ -122,12 +113,7 @@ EXAMPLE_WEIGHTS = Need("example-sentence")
 
 
 @quantity("example-weight", unit="attention", inherits=False, sentence=EXAMPLE_WEIGHTS)
-def example_weight(
-    sentence: Measurement,
-    layer: PositiveInt,
-    head: PositiveInt,
-    word: Word = "agitated",
-) -> Estimand:
+def example_weight(sentence: Measurement, layer: PositiveInt, head: PositiveInt, word: Word = "agitated") -> Estimand:
     """Return the attention from "He" to a word in one head, for the paper's example sentence."""
     column = place(sentence, layer, head, word)
     others = [name for name in get_args(Word) if name != word and name in sentence.values]

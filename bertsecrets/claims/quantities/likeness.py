@@ -7,12 +7,11 @@ tasks and with maps in which the heads of each layer are shuffled. These correla
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.claims.bootstrap import column_means
+from bertsecrets.claims.bootstrap import column_means, ratio
 from bertsecrets.claims.estimand import Estimand, OfMap, clusters_of
 from bertsecrets.texts.metrics import Number
 from bertsecrets.texts.published import published_figures
@@ -41,7 +40,7 @@ def correlations(
     """Return each row's correlation with each figure: Pearson's, or Spearman's with `ranks`. Constant rows give NaN."""
     off, centred = _centred(means, ranks), _centred(figures, ranks)
     spread = np.linalg.norm(off, axis=-1)[..., None] * np.linalg.norm(centred, axis=-1)
-    return np.divide(off @ centred.T, spread, out=np.full(spread.shape, np.nan), where=spread > 0)
+    return ratio(off @ centred.T, spread)
 
 
 def correlation(means: Float[np.ndarray, "*any k"], figure: Float[np.ndarray, " k"], ranks: bool = False) -> Number:
@@ -76,11 +75,7 @@ def shuffled_correlations(
     between = heads * (of_rows * of_figure).sum(-1)
     within = ((off - of_rows[..., None]) ** 2).sum(-1) * ((centred - of_figure[:, None]) ** 2).sum(-1)
     spread = np.sqrt((off**2).sum((-2, -1)) * (centred**2).sum())
-    deviation = np.sqrt(within.sum(-1) / max(heads - 1, 1))
-    mean, std = (
-        np.divide(part, spread, out=np.full(spread.shape, np.nan), where=spread > 0) for part in (between, deviation)
-    )
-    return mean, std
+    return ratio(between, spread), ratio(np.sqrt(within.sum(-1) / max(heads - 1, 1)), spread)
 
 
 def reach_of_shuffles(map: Float[np.ndarray, " k"], figure: Float[np.ndarray, "rows heads"]) -> float:
@@ -127,7 +122,6 @@ def likeness(
     flat = np.stack([figures[name].ravel() for name in order])
     rows = len(figures[own])
     own_within = _without_rows(flat[0], rows)
-
     measured = to_map(column_means(block)[0])
 
     def parts_for(measured: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -153,11 +147,9 @@ def likeness(
     if len(order) > 1 and not np.isnan(by_panel).any():
         best = 1 + int(by_panel[1:].argmax())
         notes.append(f"{by_panel[best]:.3f} with {order[best]}'s panel")
-    within: dict[str, Any] = {}
     if within_rows:
         measured = _without_rows(measured, rows)
         notes.append(f"{float(correlation(measured, own_within)):.3f} within layers")
-        within = {"of_ceiling": WITHIN_ROWS_CEILING_SHARE}
     return Estimand.from_block(
         block,
         lambda mean: parts(to_map(mean)),
@@ -166,8 +158,8 @@ def likeness(
         extreme="least",
         published=0 if average else 1,
         map=measured,
+        of_ceiling=WITHIN_ROWS_CEILING_SHARE if within_rows else Estimand.of_ceiling,
         average=OfMap(to_map, parts_for) if average else None,
-        **within,
     )
 
 
@@ -193,9 +185,8 @@ def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[st
         notes.append(f"mean map's correlation with the panel {np.mean([each.parts[0] for each in estimands]):.3f}")
 
     def lowered(estimand: Estimand) -> Estimand:
-        return replace(
-            estimand, statistic=lambda *means: _less(estimand.statistic(*means), estimand.of_ceiling * ceiling)
-        )
+        less = np.array([estimand.of_ceiling * ceiling, *np.zeros(len(estimand.parts) - 1)])
+        return replace(estimand, statistic=lambda *means: np.asarray(estimand.statistic(*means)) - less)
 
     return [lowered(estimand) for estimand in estimands], notes
 
@@ -223,13 +214,6 @@ def averaged(estimands: Sequence[Estimand], maps: Float[np.ndarray, "seeds k"]) 
         return replace(estimand, statistic=statistic)
 
     return [pseudo_value(*each) for each in zip(estimands, maps, without, strict=True)]
-
-
-def _less(parts: Number, share: float) -> Number:
-    """Subtract a number from the first part, and return all parts."""
-    first = np.zeros(np.shape(parts)[-1])
-    first[0] = share
-    return np.asarray(parts) - first
 
 
 def between_seeds(maps: Float[np.ndarray, "seeds heads"]) -> float:

@@ -41,13 +41,14 @@ def _blocks(patterns: Measurement, reading: str) -> tuple[np.ndarray, np.ndarray
     return patterns.sample(f"{reading}_expected"), patterns.sample(f"{reading}_errors")
 
 
-def _predicted(patterns: Measurement, reading: str) -> Int[np.ndarray, "examples layers heads"]:
-    return patterns.sample(f"{reading}_predicted")
+def _predicted(patterns: Measurement, reading: str) -> Int[np.ndarray, "examples heads"]:
+    predicted = patterns.sample(f"{reading}_predicted")
+    return predicted.reshape(len(predicted), -1)
 
 
 def _heads(patterns: Measurement, reading: str) -> int:
     """Return the number of heads of the model."""
-    return _predicted(patterns, reading)[0].size
+    return _predicted(patterns, reading).shape[1]
 
 
 @functools.cache
@@ -159,12 +160,7 @@ def _of_head_counts(
     return Estimand.from_block(block, counts, note, clusters=clusters_of(patterns), extreme=extreme)
 
 
-@quantity(
-    "class-share-gap",
-    unit="percent",
-    first=Need("patterns", task="qqp"),
-    second=Need("patterns", task="mrpc"),
-)
+@quantity("class-share-gap", unit="percent", first=Need("patterns", task="qqp"), second=Need("patterns", task="mrpc"))
 def share_gap(first: Measurement, second: Measurement, reading: Reading = "special") -> Estimand:
     """Return the percentage of heterogeneous maps on the first task minus that on the second.
 
@@ -267,7 +263,6 @@ def _change(
 def _one_hot(patterns: Measurement, reading: str) -> Float[np.ndarray, "examples columns"]:
     """Return the one-hot class of each map, with one row per example, and columns ordered by head and then by class."""
     predicted = _predicted(patterns, reading)
-    predicted = predicted.reshape(len(predicted), -1)
     return (predicted[:, :, None] == np.arange(CLASS_COUNT)).reshape(len(predicted), -1).astype(np.float64)
 
 
@@ -284,7 +279,6 @@ def steadiness(patterns: Measurement, reading: Reading = "special") -> Estimand:
     more than half of the maps by chance.
     """
     predicted, clusters = _predicted(patterns, reading), clusters_of(patterns)
-    predicted = predicted.reshape(len(predicted), -1)
     first, one_hot = halves(len(predicted), clusters), _one_hot(patterns, reading)
     by_first, by_second = (_by_head(one_hot[half].sum(0)).argmax(-1) for half in (first, ~first))
     same = predicted == np.where(first[:, None], by_second, by_first)
@@ -293,10 +287,7 @@ def steadiness(patterns: Measurement, reading: Reading = "special") -> Estimand:
 
 
 @quantity(
-    "same-class-across-tasks",
-    unit="percent",
-    within=(0, 100),
-    by_task=Need("patterns", tasks=SEVEN_TASKS, least=2),
+    "same-class-across-tasks", unit="percent", within=(0, 100), by_task=Need("patterns", tasks=SEVEN_TASKS, least=2)
 )
 def same_across_tasks(by_task: tuple[Measurement, ...], reading: Reading = "special") -> Estimand:
     """Return the percentage of heads with the same most frequent class on two tasks, averaged over pairs of tasks."""

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
+from bertsecrets.claims.bootstrap import ratio
 from bertsecrets.claims.estimand import Estimand, Extreme, Number, by_layer, clusters_of, flat
 from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
@@ -127,11 +128,7 @@ def sep_lead(
 
 
 @quantity(
-    "stripes-on-special-tokens",
-    unit="percent",
-    within=(0, 100),
-    special=SPECIAL_TOKENS,
-    patterns=Need("patterns"),
+    "stripes-on-special-tokens", unit="percent", within=(0, 100), special=SPECIAL_TOKENS, patterns=Need("patterns")
 )
 def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
     """Return the percentage of striped maps whose most attended token is [CLS] or [SEP] (K19 section 4.4).
@@ -170,8 +167,7 @@ def _striped(patterns: Measurement) -> Bool[np.ndarray, "examples heads"]:
 
 def _percent(mean: Float[np.ndarray, "*any 2"]) -> Number:
     """Return the first number as a percentage of the second; NaN if the second is 0."""
-    part, whole = mean[..., 0], mean[..., 1]
-    return 100 * np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
+    return 100 * ratio(mean[..., 0], mean[..., 1])
 
 
 @quantity("figure-6-correlation", "published", unit="r", special=SPECIAL_TOKENS)

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from bertsecrets.claims.bootstrap import column_means
+from bertsecrets.claims.bootstrap import column_means, ratio
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
@@ -54,8 +54,7 @@ def geometry(after: Measurement, before: Measurement) -> Estimand:
 
     def correlations(mean: np.ndarray) -> np.ndarray:
         x, y, xx, yy, xy = np.split(mean, 5, axis=-1)
-        spread = np.sqrt(np.clip(xx - x**2, 0, None) * np.clip(yy - y**2, 0, None))
-        return np.divide(xy - x * y, spread, out=np.full(np.shape(xy), np.nan), where=spread > 0)
+        return ratio(xy - x * y, np.sqrt(np.clip(xx - x**2, 0, None) * np.clip(yy - y**2, 0, None)))
 
     note = ", ".join(f"{value:.2f}" for value in correlations(products.mean(0)))
     return Estimand.from_block(products, lambda mean: correlations(mean)[..., -half:].mean(-1), f"from layer 1: {note}")

@@ -21,6 +21,7 @@ from bertsecrets.claims.estimand import (
     by_layer,
     clusters_of,
     cross_fitted,
+    each_pair,
     flat,
     half_means,
     halves,
@@ -161,11 +162,7 @@ def best_against_special(features: Measurement) -> Estimand:
     kinds, clusters = (*special, *frequent), clusters_of(features)
     first = halves(features.examples, clusters)
     block = np.stack([cross_fitted(flat(features, kind), first) for kind in kinds], axis=1)
-
-    def ratios(mean: np.ndarray) -> np.ndarray:
-        each = mean[..., 2:, None] / mean[..., None, :2]
-        return each.reshape(*mean.shape[:-1], -1)
-
+    ratios = lambda mean: each_pair(np.divide, mean[..., 2:], mean[..., :2])  # noqa: E731
     weights = ", ".join(f"{kind} {weight:.3f}" for kind, weight in zip(kinds, _means(block), strict=True))
     return Estimand.from_block(block, ratios, f"best heads: {weights}", *notes, clusters=clusters, extreme="most")
 
@@ -251,11 +248,7 @@ def figure_7(features: Measurement) -> Estimand:
 
 
 @quantity(
-    "relation-heads-diagonal",
-    unit="percent",
-    within=(0, 100),
-    attention=Need("relations"),
-    patterns=Need("patterns"),
+    "relation-heads-diagonal", unit="percent", within=(0, 100), attention=Need("relations"), patterns=Need("patterns")
 )
 def relation_heads(
     attention: Measurement,
