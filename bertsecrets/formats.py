@@ -231,6 +231,5 @@ def upgraded(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _upgraded(verdict: Any) -> Any:
-    if not isinstance(verdict, dict) or verdict.get("p_against") is None or verdict.get("p_for") is not None:
-        return verdict
-    return {**verdict, "verdict": "compatible"} if verdict.get("verdict") == "reproduced" else verdict
+    on_figure = isinstance(verdict, dict) and verdict.get("p_against") is not None and verdict.get("p_for") is None
+    return {**verdict, "verdict": "compatible"} if on_figure and verdict.get("verdict") == "reproduced" else verdict

@@ -300,15 +300,14 @@ class Figure(Section):
             return "inconclusive", Grounds.OUTSIDE_SO_FAR(observed=value, **early)
         if not self.decidable(limits, case.unit):
             return "inconclusive", Grounds.BAND_TOO_WIDE(published=case.figure.published)
+        facts, tolerance = self._difference(case, value, limits), case.stated_tolerance
         if case.figure.constant_answer:
-            difference = self._difference(case, value, limits)
-            return has_learned or (self.passes, Grounds.INSIDE_WITHOUT_LEARNING(**difference))
+            return has_learned or (self.passes, Grounds.INSIDE_WITHOUT_LEARNING(**facts))
         for nothing in self.doubtful(evidence):
             if evidence.interval[0] <= nothing <= evidence.interval[1]:
                 meaning = evidence.estimands[0].nothing_is
                 learned = Grounds.INCLUDES_NOTHING_LEARNED
                 return "inconclusive", learned(interval=evidence.interval, nothing=nothing, meaning=meaning)
-        facts, tolerance = self._difference(case, value, limits), case.stated_tolerance
         if tolerance is not None and abs(facts["difference"]) > tolerance + case.figure.rounding:
             return "inconclusive", Grounds.OUTSIDE_TOLERANCE(tolerance=tolerance, **facts)
         return self.passes, Grounds.INSIDE(**facts)

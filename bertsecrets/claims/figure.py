@@ -40,12 +40,7 @@ READERS = "readers"  # as a spread: disagreement of readers on class proportions
 F1_QUANTITIES = ("f1", "figure-8-score")
 WITHOUT_ATTENTION = "score-without-attention"
 SCORE_QUANTITIES = (
-    *F1_QUANTITIES,
-    WITHOUT_ATTENTION,
-    "score",
-    "score-difference",
-    "mean-score-difference",
-    "cased-loss",
+    *(*F1_QUANTITIES, WITHOUT_ATTENTION, "score", "score-difference", "mean-score-difference", "cased-loss"),
 )
 
 
@@ -186,12 +181,10 @@ class Cited:
         if claim.published is not None:
             more["published"], more["rounding"] = self.published(claim.published, task_name)
             more["rounding"] += figure.rounding
-        if claim.seeds_of:
-            more["seed_std"], more["seed_degrees"] = self.spread(claim.seeds_of, task_name)
-            more["seed_source"] = source_names(claim.seeds_of)
-        if claim.doubt_of:
-            more["doubt"], more["doubt_degrees"] = self.spread(claim.doubt_of, task_name)
-            more["doubt_source"] = source_names(claim.doubt_of)
+        for std, kind, names in (("seed_std", "seed", claim.seeds_of), ("doubt", "doubt", claim.doubt_of)):
+            if names:
+                more[std], more[f"{kind}_degrees"] = self.spread(names, task_name)
+                more[f"{kind}_source"] = source_names(names)
         if claim.second:
             value, std = self.p20(task_name)
             more["second_value"] = value
@@ -291,14 +284,12 @@ class Cited:
 
     def _figure(self, name: str, task_name: str) -> TaskFigure:
         if name not in self.figures:
-            known: Iterable[str] = (P20, P20_MEAN, READERS, K19, *self.figures)
-            raise ValueError(f"unknown reference {name!r}: {near_matches(name, list(known))}")
-        with_f1 = self.figures.get(f"{name}-f1", {})
-        figure = with_f1.get(task_name) if self._f1 else None
-        figure = figure or self.figures[name].get(task_name)
-        if figure is None:
+            known = (P20, P20_MEAN, READERS, K19, *self.figures)
+            raise ValueError(f"unknown reference {name!r}: {near_matches(name, known)}")
+        with_f1 = self.figures.get(f"{name}-f1", {}) if self._f1 else {}
+        if task_name not in with_f1 and task_name not in self.figures[name]:
             raise ValueError(f"{name} is not about {task_name}")
-        return figure
+        return with_f1.get(task_name) or self.figures[name][task_name]
 
     @property
     def _f1(self) -> bool:

@@ -198,10 +198,9 @@ def find_case(wanted: str, task_name: str | None = None, scope: Collection[str] 
     meant = [case for case in known if case.task in scope] or known
     fitting = meant if chosen is None else [case for case in known if case.task == chosen]
     exact = [case for case in fitting if case.claim.name.lower() == wanted.lower()]
-    if len(exact) == 1:
-        return exact[0]
-    if len(fitting) == 1:
-        return fitting[0]
+    for found in (exact, fitting):
+        if len(found) == 1:
+            return found[0]
     if fitting:
         raise UserError(f"{wanted} could mean {', '.join(map(str, fitting))}: use one of these names")
     raise UserError(f"{wanted} is not about {task_name}: its cases are {', '.join(map(str, known))}")

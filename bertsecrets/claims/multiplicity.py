@@ -49,8 +49,8 @@ def multiple_testing(verdicts: Iterable[Verdict], confidence: float) -> Together
 def over_tasks(verdicts: Sequence[Verdict], confidence: float) -> list[OverTasksData]:
     """Return a joint verdict for each claim about several tasks, if the claim was judged on at least two tasks."""
     claims = {verdict.case.claim.name: verdict.case.claim for verdict in verdicts}
-    results = [_over_tasks(claim, verdicts, confidence) for claim in claims.values() if claim.over_tasks]
-    return [result for result in results if result is not None]
+    several = (claim for claim in claims.values() if claim.over_tasks)
+    return [joint for claim in several if (joint := _over_tasks(claim, verdicts, confidence))]
 
 
 def _over_tasks(claim: Claim, verdicts: Sequence[Verdict], confidence: float) -> OverTasksData | None:

@@ -51,9 +51,9 @@ class Prospect(Section):
     code: str = ""
     definition: str = ""
 
-    def share(self, *outcomes: str, procedure: str = "auto") -> float:
-        """Return the proportion of worlds with one of the given outcomes."""
-        return sum(self.outcomes[procedure].get(outcome, 0.0) for outcome in outcomes)
+    def share(self, *outcomes: str) -> float:
+        """Return the proportion of worlds in which `auto` ends with one of the given outcomes."""
+        return sum(self.outcomes["auto"].get(outcome, 0.0) for outcome in outcomes)
 
     def interval(self, outcomes: Iterable[str]) -> tuple[float, float]:
         """Return the 95% interval for the proportion of worlds in which `auto` ends with one of the given outcomes."""
@@ -119,9 +119,9 @@ def examples_needed(case: Case, recorded: Prospect) -> float | None:
     if ends is None or truth is None or recorded.examples is None:
         return None
     distance = expect.sign * truth - expect.threshold(case)
-    low, high = sorted(expect.sign * (end - truth) for end in ends)
     if distance == 0 or (distance < 0 and case.claim.existence):
         return None
+    low, high = sorted(expect.sign * (end - truth) for end in ends)
     return recorded.examples * ((low if distance > 0 else high) / distance) ** 2
 
 
