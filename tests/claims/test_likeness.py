@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from measurements import estimand, gridded, judged, measured, of_id
 
-from bertsecrets.claims.error_rates import power
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import estimate
-from bertsecrets.claims.judge import judge
+from bertsecrets.claims.judge import judge, power
 from bertsecrets.claims.quantities.likeness import (
     averaged,
     between_seeds,

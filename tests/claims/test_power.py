@@ -5,8 +5,8 @@ import math
 import numpy as np
 from measurements import as_seeds, judged, judged_seeds, made_up, scored
 
-from bertsecrets.claims.error_rates import power
 from bertsecrets.claims.estimate import Estimate, Spread
+from bertsecrets.claims.judge import power
 
 ABOVE = (0.0, math.inf)
 

@@ -12,9 +12,9 @@ from measurements import estimand, made_up, measured, of_id, read, scored, verdi
 
 from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.eligibility import Eligible, ModelFacts, Skipped
-from bertsecrets.claims.error_rates import power
 from bertsecrets.claims.estimand import Estimand, cross_fitted, halves
 from bertsecrets.claims.estimate import estimate
+from bertsecrets.claims.judge import power
 from bertsecrets.claims.loading import cases
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import correlation
