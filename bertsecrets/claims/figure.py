@@ -181,9 +181,9 @@ class Cited:
         if claim.published is not None:
             more["published"], more["rounding"] = self.published(claim.published, task_name)
             more["rounding"] += figure.rounding
-        for std, kind, names in (("seed_std", "seed", claim.seeds_of), ("doubt", "doubt", claim.doubt_of)):
+        for field, kind, names in (("seed_std", "seed", claim.seeds_of), ("doubt", "doubt", claim.doubt_of)):
             if names:
-                more[std], more[f"{kind}_degrees"] = self.spread(names, task_name)
+                more[field], more[f"{kind}_degrees"] = self.spread(names, task_name)
                 more[f"{kind}_source"] = source_names(names)
         if claim.second:
             value, std = self.p20(task_name)

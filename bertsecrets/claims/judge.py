@@ -3,7 +3,7 @@
 At least three seeds are needed for a decision.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from bertsecrets.claims.estimate import FEWEST_SEEDS, SMALLEST_P_VALUE, Estimate
 from bertsecrets.claims.expectations import Evidence, Figure, PValues
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
-from bertsecrets.claims.quantity import Needed, all_of, seeds_of
+from bertsecrets.claims.quantity import OfSeed, all_of, seeds_of
 from bertsecrets.claims.reasons import TOO_SMALL, Cause, Grounds
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.screening import check_same_rows, usable
@@ -47,12 +47,7 @@ POWER_SEARCH_LIMIT = 1000  # the largest number of seeds considered
 
 
 def judge(
-    case: Case,
-    by_seed: Sequence[Mapping[str, Needed]],
-    settings: JudgeParams,
-    *,
-    checkpoint: bool = False,
-    details: bool = True,
+    case: Case, by_seed: Sequence[OfSeed], settings: JudgeParams, *, checkpoint: bool = False, details: bool = True
 ) -> Verdict:
     """Return the verdict on a claim, given the measurements of each seed.
 
@@ -75,12 +70,7 @@ def refused(case: Case, error: NotApplicableError, **more: Any) -> Verdict:
 
 
 def judge_in_sequence(
-    case: Case,
-    by_seed: Sequence[Mapping[str, Needed]],
-    settings: JudgeParams,
-    fixed: int | None = None,
-    *,
-    details: bool = True,
+    case: Case, by_seed: Sequence[OfSeed], settings: JudgeParams, fixed: int | None = None, *, details: bool = True
 ) -> Verdict:
     """Return the verdict of the first analysis that settles a claim or, if no analysis does, of the last analysis.
 
@@ -105,9 +95,7 @@ def until_replaced(verdict: Verdict, wanted: int, measured: int) -> Verdict:
     return replace(verdict, open=missing and not verdict.case.seedless)
 
 
-def _judge(
-    case: Case, by_seed: Sequence[Mapping[str, Needed]], settings: JudgeParams, checkpoint: bool, details: bool
-) -> Verdict:
+def _judge(case: Case, by_seed: Sequence[OfSeed], settings: JudgeParams, checkpoint: bool, details: bool) -> Verdict:
     claim = case.claim
     quantity, every = QUANTITIES[claim.quantity], _measurements(by_seed)
     if isinstance(answer := applicability(case, ModelFacts.of_measurement(every[0], claim.measure)), NotApplicable):
@@ -134,12 +122,8 @@ def _judge(
     else:
         outcome, cause = case.claim.expect.decide(evidence)
     against, in_favour = _p_values(case, evidence, outcome, cause) if details and not shortage else (None, None)
-    notes = [
-        *_notes(counted.by_seed, estimands, slow=details),
-        *ceiling,
-        *counted.notes,
-        *_far_seed(case, counted.by_seed, estimands),
-    ]
+    notes = [*_notes(counted.by_seed, estimands, slow=details), *ceiling, *counted.notes]
+    notes += _far_seed(case, counted.by_seed, estimands)
     if claim.existence:
         against = None  # the claim cannot deviate, so it cannot be a false alarm
         if outcome == "deviates":
@@ -200,7 +184,7 @@ def _level(case: Case, evidence: Evidence) -> str:
     return f"after {observed.seeds} seeds ({100 * evidence.level:.3g} % interval)"
 
 
-def _measurements(by_seed: Sequence[Mapping[str, Needed]]) -> tuple[Measurement, ...]:
+def _measurements(by_seed: Sequence[OfSeed]) -> tuple[Measurement, ...]:
     return tuple(measurement for needed in by_seed for measurement in all_of(needed))
 
 
@@ -296,7 +280,7 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float) -> str
     return f"{text} if {value} is the true value"
 
 
-def _far_seed(case: Case, by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand]) -> list[str]:
+def _far_seed(case: Case, by_seed: Sequence[OfSeed], estimands: Sequence[Estimand]) -> list[str]:
     """Return a note on a seed that is far from the other seeds, if any. No other check detects a single bad seed."""
     if (far := far_seed([estimand.value for estimand in estimands], case.smallest_effect[0])) is None:
         return []
@@ -306,11 +290,11 @@ def _far_seed(case: Case, by_seed: Sequence[Mapping[str, Needed]], estimands: Se
     return [f"seed {_seed(by_seed[place])} {how}"]
 
 
-def _seed(needed: Mapping[str, Needed]) -> int:
+def _seed(needed: OfSeed) -> int:
     return seeds_of(all_of(needed))[0]
 
 
-def _notes(by_seed: Sequence[Mapping[str, Needed]], estimands: Sequence[Estimand], *, slow: bool) -> list[str]:
+def _notes(by_seed: Sequence[OfSeed], estimands: Sequence[Estimand], *, slow: bool) -> list[str]:
     """Return the notes of the estimands, listed by seed if they differ. If `slow`, also compute and add slow notes."""
     notes = []
     for estimand in estimands:

@@ -26,12 +26,11 @@ def multiple_testing(verdicts: Iterable[Verdict], confidence: float) -> Together
     from scipy.stats import false_discovery_control
 
     rate = 1 - confidence
-    own = [verdict for verdict in verdicts if verdict.counted]
-    judged = [(verdict, verdict.p_against) for verdict in own if verdict.p_against is not None]
-    adjusted = false_discovery_control([p for _, p in judged]) if judged else np.zeros(0)
+    judged = [verdict for verdict in verdicts if verdict.counted and verdict.p_against is not None]
+    adjusted = false_discovery_control([verdict.p_against for verdict in judged]) if judged else np.zeros(0)
     failed = [
         (str(verdict.case), bool(p <= rate))
-        for (verdict, _), p in zip(judged, adjusted, strict=True)
+        for verdict, p in zip(judged, adjusted, strict=True)
         if verdict.outcome in FAILURES
     ]
     return TogetherData(

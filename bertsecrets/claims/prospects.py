@@ -133,10 +133,8 @@ def prospect_text(case: Case) -> str:
     if recorded.contradicted:
         papers = "the assumptions of the simulation" if case.figure.published is None else "the paper's own figures"
         whose = f"{P20}'s figures" if case.claim.published == P20 else papers
-        return (
-            f"{whose} contradict this claim: "
-            f"if the model is as published, the claim deviates in {_of_runs(recorded, ['deviates'])}"
-        )
+        deviates = f"{whose} contradict this claim: if the model is as published, the claim deviates"
+        return f"{deviates} in {_of_runs(recorded, ['deviates'])}"
     return f"if the model is as published, the claim is {case.claim.expect.passes} in {_of_runs(recorded, PASSES)}"
 
 

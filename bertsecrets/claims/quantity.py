@@ -15,6 +15,7 @@ from bertsecrets.measures.registry import is_seedless
 from bertsecrets.types import InitialisationName, Measurement
 
 Needed = Measurement | tuple[Measurement, ...]  # the measurement for a need, or a tuple if the need has several tasks
+OfSeed = Mapping[str, Needed]  # a seed's measurements, by the name of the need
 Item = TypeVar("Item")
 
 
@@ -79,7 +80,7 @@ class Quantity:
         return self.function(**{name: measurements[name] for name in self.needs}, **arguments)
 
 
-def all_of(needed: Mapping[str, Needed], *, states: bool = False) -> list[Measurement]:
+def all_of(needed: OfSeed, *, states: bool = False) -> list[Measurement]:
     """Return one seed's measurements for all needs and tasks. If `states` is True, include those of `states_of`."""
     return [
         measurement
@@ -95,7 +96,7 @@ def seeds_of(measurements: Sequence[Measurement]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(measurement.subject.seed for measurement in seeded or measurements))
 
 
-def states_of(needed: Mapping[str, Needed]) -> tuple[Measurement, ...]:
+def states_of(needed: OfSeed) -> tuple[Measurement, ...]:
     """Return the scores that show whether a seed's checkpoints collapsed; empty if the quantity does not need them."""
     states = needed.get(STATE, ())
     return states if isinstance(states, tuple) else (states,)

@@ -5,7 +5,7 @@ in the verdict. Claims about the score itself exclude only collapsed seeds, sinc
 better seeds. Duplicate seeds are rejected because they would make the seed variance look too small.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bertsecrets.claims.estimate import FEWEST_SEEDS
-from bertsecrets.claims.quantity import Needed, all_of, states_of
+from bertsecrets.claims.quantity import OfSeed, all_of, states_of
 from bertsecrets.claims.reasons import Cause, Grounds
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.measures.registry import get_measure
@@ -44,16 +44,16 @@ class Usable:
         more: Whether more seeds could solve the problem.
     """
 
-    by_seed: Sequence[Mapping[str, Needed]]
+    by_seed: Sequence[OfSeed]
     notes: Sequence[str] = ()
     few: Cause | None = None
     problem: Cause | None = None
     more: bool = False
 
 
-def usable(by_seed: Sequence[Mapping[str, Needed]]) -> Usable:
+def usable(by_seed: Sequence[OfSeed]) -> Usable:
     """Return the usable seeds. For each seed, `by_seed` has the named measurements that the claim's quantity needs."""
-    used: list[Mapping[str, Needed]] = []
+    used: list[OfSeed] = []
     problems: dict[str, list[str]] = {"left out": [], "counted": []}
     for needed in by_seed:
         counts = not (problem := seed_problem(needed, several=len(by_seed) > 1)) or is_result(all_of(needed))
@@ -106,7 +106,7 @@ def check_same_rows(measurements: Sequence[Measurement]) -> None:
                 )
 
 
-def seed_problem(needed: Mapping[str, Needed], *, several: bool = True) -> str:
+def seed_problem(needed: OfSeed, *, several: bool = True) -> str:
     """Describe the first of a seed's subjects that collapsed or learned nothing; return "" if none did.
 
     If there are `several` seeds, name the seed. If its subjects differ in task or initialisation, name these as well.

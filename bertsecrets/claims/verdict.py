@@ -263,11 +263,9 @@ def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:
 def _older(measurement: Measurement) -> list[str]:
     """Return how the current versions of code and libraries differ from those that made the measurement."""
     made, trained = measurement.provenance.made_by, measurement.provenance.checkpoint_made_by
+    own = differences(made, get_measure(measurement.measure).made_by(None)) if made else []
     of_checkpoint = differences(trained, made_by(TRAINING_MODULE, None)) if trained else []
-    return [
-        *(differences(made, get_measure(measurement.measure).made_by(None)) if made else []),
-        *(f"checkpoint {difference}" for difference in of_checkpoint),
-    ]
+    return [*own, *(f"checkpoint {difference}" for difference in of_checkpoint)]
 
 
 def against(case: Case, observed: float, band: tuple[float, float], models: Iterable[str]) -> str:

@@ -139,11 +139,8 @@ def likeness(
     by_panel = correlations(measured, flat)
     chance = by_panel[0] - parts(measured)[1]
     spearman = float(correlation(measured, flat[0], ranks=True))
-    notes = [
-        f"Pearson correlation {by_panel[0]:.3f}",
-        f"Spearman {spearman:.3f}",
-        f"{SHUFFLE_QUANTILE:.0%} quantile with shuffled heads {chance:.3f}",
-    ]
+    notes = [f"Pearson correlation {by_panel[0]:.3f}, Spearman {spearman:.3f}"]
+    notes.append(f"{SHUFFLE_QUANTILE:.0%} quantile with shuffled heads {chance:.3f}")
     if len(order) > 1 and not np.isnan(by_panel).any():
         best = 1 + int(by_panel[1:].argmax())
         notes.append(f"{by_panel[best]:.3f} with {order[best]}'s panel")

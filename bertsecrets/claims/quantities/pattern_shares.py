@@ -174,12 +174,9 @@ def share_gap(first: Measurement, second: Measurement, reading: Reading = "speci
     def gap(expected: np.ndarray, errors: np.ndarray, expected_2: np.ndarray, errors_2: np.ndarray) -> Number:
         return 100 * (corrected(expected, errors)[..., place] - corrected(expected_2, errors_2)[..., place])
 
-    return Estimand(
-        (*_blocks(first, reading), *_blocks(second, reading)),
-        gap,
-        drawn=(None, heads, None, heads),
-        clusters=(clusters_of(first), None, clusters_of(second), None),
-    )
+    blocks = (*_blocks(first, reading), *_blocks(second, reading))
+    clusters = (clusters_of(first), None, clusters_of(second), None)
+    return Estimand(blocks, gap, drawn=(None, heads, None, heads), clusters=clusters)
 
 
 PATTERNS_BY_TASK = Need("patterns", tasks=SEVEN_TASKS, least=4)
@@ -195,11 +192,7 @@ def figure_2_order(by_task: tuple[Measurement, ...], classes: Classes, reading: 
     orders = np.array(list(permutations(range(len(figure)))), dtype=np.float64)
     reached = correlation(orders, figure, ranks=True).round(9)
     chance = float(np.quantile(reached, SHUFFLE_QUANTILE, method="higher"))
-
-    def lead(shares: np.ndarray) -> Number:
-        return correlation(shares, figure, ranks=True) - chance
-
-    estimand = _over_tasks(by_task, classes, reading, lead)
+    estimand = _over_tasks(by_task, classes, reading, lambda shares: correlation(shares, figure, ranks=True) - chance)
     note = f"rank correlation {estimand.value + chance:.2f} over {len(figure)} tasks"
     shuffled = f"{SHUFFLE_QUANTILE:.0%} quantile with shuffled tasks {chance:.2f}"
     return replace(estimand, notes=(f"{note}, {shuffled}", *estimand.notes))
@@ -252,12 +245,8 @@ def _change(
         shares = corrected(means[..., :CLASS_COUNT], errors) - corrected(means[..., CLASS_COUNT:], errors_before)
         return statistic(100 * shares)
 
-    return Estimand(
-        (np.hstack([expected, expected_before]), errors, errors_before),
-        change,
-        drawn=(None, heads, heads),
-        clusters=(clusters_of(after), None, None),
-    )
+    blocks = (np.hstack([expected, expected_before]), errors, errors_before)
+    return Estimand(blocks, change, drawn=(None, heads, heads), clusters=(clusters_of(after), None, None))
 
 
 def _one_hot(patterns: Measurement, reading: str) -> Float[np.ndarray, "examples columns"]:
