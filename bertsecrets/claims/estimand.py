@@ -127,9 +127,8 @@ class ColumnSelection:
     @classmethod
     def joined(cls, estimands: Sequence[Estimand], join: Callable[[list[Estimand]], Estimand]) -> Estimand:
         """Combine several estimands into one. The result has a `selection` only if all of them have one."""
-        parts = [estimand.selection for estimand in estimands]
-        selections = [part for part in parts if part is not None]
-        if len(selections) < len(parts):
+        selections = [estimand.selection for estimand in estimands if estimand.selection is not None]
+        if len(selections) < len(estimands):
             return join(list(estimands))
 
         def build(chosen: Sequence[int]) -> Estimand:
@@ -147,8 +146,8 @@ def with_same_selection(estimands: Sequence[Estimand]) -> list[Estimand]:
     selections = [estimand.selection for estimand in estimands if estimand.selection is not None]
     if len(selections) < len(estimands):
         return list(estimands)
-    means = [np.mean(of_seeds, axis=0) for of_seeds in zip(*(each.means for each in selections), strict=True)]
-    chosen = [best_index(of_column) for of_column in means]
+    by_column = zip(*(selection.means for selection in selections), strict=True)
+    chosen = [best_index(np.mean(of_seeds, axis=0)) for of_seeds in by_column]
     return [selection.build(chosen) for selection in selections]
 
 

@@ -63,13 +63,15 @@ def _load_claims(files: tuple[tuple[Path, str], ...]) -> tuple[Claim, ...]:
             place, name = f"{file}, line {node.start_mark.line + 1}", _name(entry)
             adds = isinstance(entry, dict) and "known" in entry and entry.keys() <= ADDED_FIELDS
             if adds and name in claims:
-                entry = _with_known(claims[name][1], entry["known"])
+                data, known = claims[name][1].model_dump(exclude_unset=True), entry["known"]
+                entry = {**data, "known": [*data.get("known", ()), *known] if isinstance(known, list) else known}
             elif adds:
                 raise UserError(f"{place} adds outcomes to the unknown claim {name}: {near_matches(name, claims)}")
             elif name in claims:
                 raise UserError(f"{place}: claim {name} is defined twice: give each definition its own id or variant")
             claims[name] = (place, claim := _claim(entry, node, file))
-            if file.parent != files[0][0].parent and not adds and _shows_band(claim):
+            shows_band = claim.band or any(figure.band is not None for figure in claim.tasks.values())
+            if file.parent != files[0][0].parent and not adds and shows_band:
                 raise UserError(f"{place}: `band` is computed and must not be given: remove it, or state a `tolerance`")
     figures = {name: claim.tasks for name, (_, claim) in claims.items()}
     return tuple(_filled(place, claim, figures) for place, claim in claims.values())
@@ -79,16 +81,6 @@ def _name(entry: Any) -> str:
     """Return the name of the claim that an entry defines, as in `Claim.name`; "" if the entry is malformed."""
     parts = (entry.get("id"), entry.get("variant")) if isinstance(entry, dict) else ()
     return "-".join(str(part) for part in parts if part)
-
-
-def _shows_band(claim: Claim) -> bool:
-    return bool(claim.band) or any(figure.band is not None for figure in claim.tasks.values())
-
-
-def _with_known(claim: Claim, known: Any) -> dict[str, Any]:
-    """Return the fields of a claim, with `known` added to its known outcomes."""
-    data = claim.model_dump(exclude_unset=True)
-    return {**data, "known": [*data.get("known", ()), *known]} if isinstance(known, list) else {**data, "known": known}
 
 
 def _filled(place: str, claim: Claim, figures: Mapping[str, Mapping[str, TaskFigure]]) -> Claim:

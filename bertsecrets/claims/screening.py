@@ -20,7 +20,7 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.texts.metrics import if_shuffled
 from bertsecrets.texts.tasks import TASKS
-from bertsecrets.types import Measurement, Subject
+from bertsecrets.types import Measurement
 
 GIVEN_SAMPLES = ("target", "errors", "cluster")  # samples that do not come from the subject
 ENOUGH_EXAMPLES = 100  # examples; fewer are not enough to detect a model that learned nothing
@@ -112,19 +112,16 @@ def seed_problem(needed: OfSeed, *, several: bool = True) -> str:
     If there are `several` seeds, name the seed. If its subjects differ in task or initialisation, name these as well.
     """
     subjects = [measurement.subject for measurement in all_of(needed)]
+    initialisations, tasks = {subject.initialisation for subject in subjects}, {subject.task for subject in subjects}
     for measurement in all_of(needed):
         problem = get_measure(measurement.measure).degenerate(measurement) or not_learned(measurement)
         if problem:
             own = measurement.subject
             where = [f"seed {own.seed}"] if several else []
-            where += [get_initialisation(own.initialisation).label] if _vary(subjects, "initialisation") else []
-            where += [TASKS[own.task].title] if _vary(subjects, "task") else []
+            where += [get_initialisation(own.initialisation).label] if len(initialisations) > 1 else []
+            where += [TASKS[own.task].title] if len(tasks) > 1 else []
             return f"{', '.join(where)} ({problem})" if where else problem
     return ""
-
-
-def _vary(subjects: Sequence[Subject], name: str) -> bool:
-    return len({getattr(subject, name) for subject in subjects}) > 1
 
 
 def is_result(measurements: Sequence[Measurement]) -> bool:
