@@ -211,10 +211,7 @@ class JudgedRun:
                 cases, took, start = still_open, time.monotonic() - start, time.monotonic()
 
     def _analysis(self, cases: Sequence[Case], seeds: Sequence[int]) -> Iterator[tuple[Case, Verdict | Skipped]]:
-        """Judge cases on the given seeds, and yield each case with its result.
-
-        Cases that do not apply to the model come first, then those whose measurements are stored.
-        """
+        """Judge cases, and yield their results: cases that do not apply first, then those with stored measurements."""
         refused = {str(case): answer for case in cases if isinstance(answer := self.answers[str(case)], NotApplicable)}
         eligible = [case for case in cases if str(case) not in refused]
         ready, waiting = self._divided or self.runner.split(eligible, seeds)  # errors come before any verdict

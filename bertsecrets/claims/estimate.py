@@ -220,13 +220,8 @@ def estimate(
         stds = of_parts.std(0, ddof=1)
         spread = Spread(float(stds[place]), count - 1, "these seeds")
         seed_errors = stds * np.sqrt(1 / count + estimands[0].published)
-    sizes = (
-        _fewest(block, clusters)
-        for estimand in estimands
-        if estimand.sampled
-        for block, clusters in zip_longest(estimand.blocks, estimand.clusters)
-    )
-    fewest = min(sizes, default=np.inf)
+    sampled = (zip_longest(estimand.blocks, estimand.clusters) for estimand in estimands if estimand.sampled)
+    fewest = min((_fewest(block, clusters) for pairs in sampled for block, clusters in pairs), default=np.inf)
     examples_error = sampling_error = float(by_seed.mean(0)[:, place].std())
     if any(estimand.drawn for estimand in estimands):
         examples_error = float(_replicates(estimands, settings, annotated=False).mean(0)[:, place].std())
@@ -304,15 +299,12 @@ def _fewest(block: Float[np.ndarray, "rows k"], clusters: Clusters) -> float:
 
 
 def _replicates(estimands: Sequence[Estimand], settings: JudgeParams, annotated: bool = True) -> BySeed:
-    """Return each seed's statistic on each resample. Draws depend on a block's position and size, not on the model.
-
-    If `annotated` is False, the blocks of annotated heads, which have a number in `drawn`, are not resampled.
-    """
+    """Return each seed's statistic on each resample. Draws depend on a block's position and size, not on the model."""
     together = zip(*(estimand.blocks for estimand in estimands), strict=True)
     by_block, replicates = [], []
     for place, (blocks, drawn, clusters) in enumerate(zip_longest(together, estimands[0].drawn, estimands[0].clusters)):
         block = np.hstack(blocks)
-        if drawn is not None and not annotated:
+        if drawn is not None and not annotated:  # annotated heads, which are then not resampled
             means = column_means(block)
         elif clusters is None and len(block) * settings.resamples <= CACHED_DRAWS:
             means = column_means(block, _draws(settings, place, len(block), drawn))

@@ -207,11 +207,7 @@ def _shortage(evidence: Evidence) -> Cause | None:
 
 
 def _p_values(case: Case, evidence: Evidence, outcome: Outcome, cause: Cause) -> PValues:
-    """Return two p-values, corrected for the number of analyses: one against the claim, and one in its favour.
-
-    A claim deviates if and only if the first p-value is at most the run's error rate. A claim is reproduced if and only
-    if the second p-value is at most this rate. For published figures, the second p-value is None.
-    """
+    """Return the verdict's `p_against` and `p_for`, corrected for the number of analyses."""
     if evidence.refuted:
         return SMALLEST_P_VALUE, 1.0
     against, in_favour = case.claim.expect.p_values(evidence)

@@ -170,11 +170,8 @@ def select_cases(claims: Iterable[str] = (), tasks: Iterable[str] = ()) -> list[
     """
     named = {str(case) for name in claims for case in find_cases(name)}
     of_tasks = {ALL_TASKS if name == ALL_TASKS else task(name).name for name in tasks}
-    return [
-        case
-        for case in cases()
-        if (not of_tasks or case.belongs_to(of_tasks)) and (str(case) in named if named else case.claim.by_default)
-    ]
+    chosen = (case for case in cases() if (str(case) in named if named else case.claim.by_default))
+    return [case for case in chosen if not of_tasks or case.belongs_to(of_tasks)]
 
 
 def find_case(wanted: str, task_name: str | None = None, scope: Collection[str] = ()) -> Case:

@@ -28,11 +28,8 @@ def multiple_testing(verdicts: Iterable[Verdict], confidence: float) -> Together
     rate = 1 - confidence
     judged = [verdict for verdict in verdicts if verdict.counted and verdict.p_against is not None]
     adjusted = false_discovery_control([verdict.p_against for verdict in judged]) if judged else np.zeros(0)
-    failed = [
-        (str(verdict.case), bool(p <= rate))
-        for verdict, p in zip(judged, adjusted, strict=True)
-        if verdict.outcome in FAILURES
-    ]
+    tested = zip(judged, adjusted, strict=True)
+    failed = [(str(verdict.case), p <= rate) for verdict, p in tested if verdict.outcome in FAILURES]
     return TogetherData(
         judged=len(judged),
         false_alarms=round(len(judged) * rate, 2),

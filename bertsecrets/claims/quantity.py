@@ -82,12 +82,8 @@ class Quantity:
 
 def all_of(needed: OfSeed, *, states: bool = False) -> list[Measurement]:
     """Return one seed's measurements for all needs and tasks. If `states` is True, include those of `states_of`."""
-    return [
-        measurement
-        for name, of_need in needed.items()
-        if states or name != STATE
-        for measurement in (of_need if isinstance(of_need, tuple) else (of_need,))
-    ]
+    by_need = [of_need for name, of_need in needed.items() if states or name != STATE]
+    return [each for of_need in by_need for each in (of_need if isinstance(of_need, tuple) else (of_need,))]
 
 
 def seeds_of(measurements: Sequence[Measurement]) -> tuple[int, ...]:

@@ -60,11 +60,8 @@ def checkpoint_states(bench: Bench, case: Case) -> list[RequiredMeasurement]:
         return []
     tuned = (each for each in required_measurements(bench, case) if each.initialisation == "pretrained")
     tasks = dict.fromkeys(each.task for each in tuned if get_measure(each.measure).on_task)
-    return [
-        RequiredMeasurement(STATE, "scores", name, "pretrained", {})
-        for name in tasks
-        if bench.missing("scores", name) is None
-    ]
+    measurable = [name for name in tasks if bench.missing("scores", name) is None]
+    return [RequiredMeasurement(STATE, "scores", name, "pretrained", {}) for name in measurable]
 
 
 def _needs(case: Case) -> Mapping[str, Need]:

@@ -149,10 +149,7 @@ def class_separation(after: Measurement, before: Measurement) -> Estimand:
 
 
 def _pairs(after: Measurement, before: Measurement) -> tuple[Float[np.ndarray, "pairs layers2"], np.ndarray]:
-    """Return the centred cosines of each pair of rows, and whether both rows have the same class.
-
-    The columns are the layers of `after`, followed by the layers of `before`.
-    """
+    """Return each row pair's centred cosines, in the layers of `after`, then of `before`, and if both classes agree."""
     block = np.hstack([value.sample("centred").astype(np.float64)[:, 1:] for value in (after, before)])
     present = ~np.isnan(block).any(1)
     return block[present], after.sample("same_class")[present]
