@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float, Int
 
+from bertsecrets.texts.metrics import Number
+
 AT_ONCE = 100  # resamples drawn at a time, to bound memory
 
 
@@ -30,7 +32,7 @@ def column_means(
     return ratio(total, count)
 
 
-def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def ratio(part: Number, whole: Number) -> np.ndarray:
     """Return `part / whole`, or NaN where `whole` is not positive."""
     return np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=whole > 0)
 
