@@ -61,10 +61,9 @@ class Engine:
         skeleton.resumes = known and slow.resumes()
         term = position_term(model)
         block_of = cache(partial(Block.from_module, heads=classifier.heads, term=term))  # layers may share a module
-        recognised = [next(filter(None, map(block_of, modules)), None) for modules in skeleton.layers]
-        blocks = [block for block in recognised if block is not None]
-        fast = replace(slow, blocks=blocks)
-        complete = known and len(blocks) == len(recognised)
+        recognised = (next(filter(None, map(block_of, modules)), None) for modules in skeleton.layers)
+        fast = replace(slow, blocks=[*filter(None, recognised)])
+        complete = known and len(fast.blocks or ()) == len(skeleton.layers)
         return fast if complete and fast.agrees_with(slow) else slow
 
     def check_layers(self) -> None:
@@ -98,16 +97,15 @@ class Engine:
     def agrees_with(self, other: "Engine") -> bool:
         """Return whether both engines give equal logits for a probe, with and without disabled heads."""
         layers, heads = len(self.skeleton.layers), self.skeleton.heads
-        sets = [BASELINE, *whole_layers(layers, heads), *single_heads(layers, heads)[:: heads + 1]]
-        sets = list(dict.fromkeys(sets))
-        ids = probe(self.skeleton.model)
+        wanted = [BASELINE, *whole_layers(layers, heads), *single_heads(layers, heads)[:: heads + 1]]
+        sets, ids = list(dict.fromkeys(wanted)), probe(self.skeleton.model)
         vectors = self._other_vectors(ids)
         ours, others = (engine.logits(sets, ids, None, vectors) for engine in (self, other))
         return self._close(ours.float(), others.float())
 
     def _other_vectors(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[Vectors] | None:
         """Return replacement vectors for checks, computed from the reversed token ids. None for `uniform`."""
-        return self.skeleton.vectors(ids.flip(1)) if self.ablation.replaces else None
+        return None if self.ablation.kind == UNIFORM.kind else self.skeleton.vectors(ids.flip(1))
 
     def instead(self, encoded: Encoded) -> Instead:
         """Return a function that computes replacement vectors for rows of `encoded`."""
