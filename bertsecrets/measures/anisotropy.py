@@ -118,9 +118,9 @@ def row_directions(
     vector of each hidden state is given (`less`), it is subtracted from all vectors before normalisation.
     """
     device, ids = next(opened.model.parameters()).device, special_ids(opened.tokenizer)
-    directions: np.ndarray | None = None
-    total: torch.Tensor | None = None
-    count = 0
+    directions: list[np.ndarray] = []
+    order: list[int] = []
+    total, count = torch.zeros((), device=device), 0
     for batch in batches(encoded):
         here = batch.to(device)
         words = marked(here, ids)["other"]
@@ -129,18 +129,13 @@ def row_directions(
             states = states - less[:, None, None]
         marks = words[None, :, :, None]
         units = torch.nn.functional.normalize(states, dim=-1) * marks
-        of_rows = units.sum(2) / words.sum(1).clamp(min=1)[None, :, None]
-        if directions is None:
-            directions = np.full((len(encoded), len(states), states.shape[-1]), np.nan, dtype=np.float32)
-        directions[batch.indices] = of_rows.transpose(0, 1).cpu().numpy()
-        directions[batch.indices[~words.any(1).cpu().numpy()]] = np.nan
-        added = (states * marks).sum((1, 2))
-        total = added if total is None else total + added
+        of_rows = units.sum(2) / words.sum(1)[None, :, None]  # 0 / 0 is NaN
+        directions += of_rows.transpose(0, 1).cpu().numpy()
+        order += batch.indices
+        total = total + (states * marks).sum((1, 2))
         count += int(words.sum())
         advance(len(batch.indices))
-    assert directions is not None
-    assert total is not None
-    return directions, total / max(count, 1)
+    return np.stack(directions)[np.argsort(order)], total / max(count, 1)
 
 
 def hidden_states(opened: OpenModel, batch: Batch) -> States:

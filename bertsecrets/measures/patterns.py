@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from bertsecrets.errors import UserError
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import (
     ClassMap,
@@ -52,16 +51,12 @@ from bertsecrets.types import Measurement
 class PatternWeights(Requirement):
     """The trained classifiers of attention patterns, one for each reading (see `patterns.readings`)."""
 
-    def missing(self, resources: Resources) -> str | None:
+    def check(self, resources: Resources) -> None:
         folder = chosen_folder()
-        try:
-            report = read_report(folder)
-            for reading in readings_of(report):
-                PatternClassifier.load(folder, reading)
-                held_out_errors(report, reading)
-        except UserError as error:
-            return str(error)
-        return None
+        report = read_report(folder)
+        for reading in readings_of(report):
+            PatternClassifier.load(folder, reading)
+            held_out_errors(report, reading)
 
     def settings(self, resources: Resources) -> dict[str, Any]:
         """Return digests of the classifiers and of their held-out results, and the names of the annotated models."""

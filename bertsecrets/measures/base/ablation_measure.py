@@ -100,8 +100,7 @@ class AblationMeasure(HeadRemovalMeasure):
 
     def check_model(self, classifier: OpenModel) -> None:
         """Check that the model's heads can be disabled."""
-        engine = Engine.open(classifier)
-        engine.check_longest(probe_inputs(classifier))
+        Engine.open(classifier).check_longest(probe_inputs(classifier))
 
     def inputs(self, context: MeasureContext) -> dict[str, Any]:
         """Return the inputs of the cache key, including the precision of the forward passes."""

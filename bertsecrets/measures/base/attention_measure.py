@@ -219,5 +219,6 @@ class EncoderMeasure(MapMeasure):
 class SuiteMeasure(EncoderMeasure):
     """A measure that uses no model, but only data that the suite contains."""
 
+    section: ClassVar[Section | None] = None
     reads_model: ClassVar[bool] = False
     axes: ClassVar[tuple[str, ...]] = ()

@@ -202,7 +202,12 @@ class Measure(ABC):
         """Return why the measure cannot run on a task, or None if it can."""
         if self.on_task and (problem := resources.rows.missing(task_name)):
             return problem
-        return next(filter(None, (need.missing(resources) for need in self.needs)), None)
+        try:
+            for need in self.needs:
+                need.check(resources)
+        except UserError as error:
+            return str(error)
+        return None
 
     def check_model(self, classifier: OpenModel) -> None:  # noqa: B027 - some measures have nothing to check
         """Check on two short examples that the measure supports a model.
@@ -237,10 +242,10 @@ class Measure(ABC):
 
     def settings(self, resources: Resources) -> dict[str, Any]:
         """Return all settings that affect the result, and the facts about all requirements."""
-        facts = [need.settings(resources) for need in self.needs]
-        return self.own_settings(resources.settings) | {
-            name: fact for requirement in facts for name, fact in requirement.items()
-        }
+        settings = self.own_settings(resources.settings)
+        for need in self.needs:
+            settings |= need.settings(resources)
+        return settings
 
     def inputs(self, context: MeasureContext) -> dict[str, Any]:
         """Return the facts that determine the result, as JSON data. Facts from `made_by` are not included."""

@@ -116,14 +116,12 @@ def heads_without_numbers(measurement: Measurement) -> str | None:
     """
     for name, sample in measurement.samples.items():
         if sample.dtype.kind == "f" and sample.ndim == 3:
-            absent = ~np.isfinite(sample.reshape(len(sample), -1))
-            heads = absent[~absent.all(1)].any(0)
-            if heads.any():
-                first = int(heads.argmax())
-                layer, head = divmod(first, sample.shape[2])
-                others = int(heads.sum()) - 1
+            absent = ~np.isfinite(sample)
+            heads = np.argwhere(absent[~absent.all((1, 2))].any(0)) + 1
+            if len(heads):
+                others = len(heads) - 1
                 more = f" and {others} other head{'s' if others > 1 else ''}" if others else ""
-                return f"no values for head {head + 1} of layer {layer + 1}{more} ({name})"
+                return f"no values for head {heads[0, 1]} of layer {heads[0, 0]}{more} ({name})"
     return None
 
 
