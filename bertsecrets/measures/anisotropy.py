@@ -130,8 +130,8 @@ def row_directions(
         marks = words[None, :, :, None]
         units = torch.nn.functional.normalize(states, dim=-1) * marks
         of_rows = units.sum(2) / words.sum(1)[None, :, None]  # 0 / 0 is NaN
-        directions += of_rows.transpose(0, 1).cpu().numpy()
-        order += batch.indices
+        directions.extend(of_rows.transpose(0, 1).cpu().numpy())
+        order.extend(batch.indices)
         total = total + (states * marks).sum((1, 2))
         count += int(words.sum())
         advance(len(batch.indices))

@@ -19,7 +19,7 @@ from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, Marks
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
-from bertsecrets.texts.parsing import NEGATIONS, WORD_FEATURES, Parses, Word
+from bertsecrets.texts.parsing import NEGATIONS, WORD_FEATURES, Parse, Word
 
 SPECIAL_KINDS = ("cls", "sep")
 FIGURE_7_LABELS = {  # labels of the kinds in K19's figure 7
@@ -138,8 +138,8 @@ def feature_marks(
     alignment: Alignment,
     token_ids: Sequence[Sequence[int]],
     special: Mapping[str, int | None],
-    first: Parses,
-    second: Parses | None = None,
+    first: list[Parse],
+    second: list[Parse] | None = None,
 ) -> dict[str, Marks]:
     """Return a mask for each kind of token: K19's linguistic features, punctuation and special tokens.
 

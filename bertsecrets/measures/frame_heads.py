@@ -55,17 +55,12 @@ class FrameHeads(EncoderMeasure):
         """Return the origin and fingerprint of the sentences, and whether they are synthetic."""
         frames = context.resources.frames
         assert frames is not None
-        made_up = frames.is_file() and any(sentence.made_up for sentence in open_frames(frames).sentences)
+        made_up = frames.is_file() and any(sentence.made_up for sentence in open_frames(frames))
         return {**super().data_facts(context), "official_data": not made_up, "made_up_data": made_up}
 
     def run(self, context: MeasureContext) -> Results:
         assert context.resources.frames is not None
-        sentences = open_frames(context.resources.frames).sentences
-        if not sentences:
-            raise UserError(
-                f"no sentence in {context.resources.frames} passes the paper's filters: "
-                "set the option frames to FrameNet's folder or to another JSONL file"
-            )
+        sentences = open_frames(context.resources.frames)
         encoder = self.open_encoder(context)
         length = encoder.fit(context.resources.settings.attention.max_length)
         encoded, alignment = encode_words(encoder.tokenizer, [s.sentence for s in sentences], max_length=length)

@@ -26,7 +26,7 @@ from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
 from bertsecrets.texts.glue import Split
-from bertsecrets.texts.parsing import Parses, parse_pairs
+from bertsecrets.texts.parsing import Parse, parse_pairs
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class AttentionRun:
         return encode_words(self.tokenizer, rows.sentence1, rows.sentence2, self.length)[1]
 
     @cached_property
-    def parses(self) -> tuple[Parses, Parses | None]:
+    def parses(self) -> tuple[list[Parse], list[Parse] | None]:
         """The words of the first and second texts, tagged and parsed by spaCy and cached between runs."""
         resources = self.context.resources
         return parse_pairs(self.rows.sentence1, self.rows.sentence2, resources.spacy, resources.kept / "parses")

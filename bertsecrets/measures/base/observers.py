@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
-from bertsecrets.models.alignment import Alignment, TokenPairs
+from bertsecrets.models.alignment import Alignment, Marks, TokenPairs
 from bertsecrets.models.attention import Maps
 from bertsecrets.models.encoding import Batch
-from bertsecrets.texts.parsing import Parses
+from bertsecrets.texts.parsing import Parse
 from bertsecrets.types import Measurement
 
 
@@ -125,7 +125,8 @@ def heads_without_numbers(measurement: Measurement) -> str | None:
     return None
 
 
-def mark_words(alignment: Alignment, wanted, first: Parses, second: Parses | None = None) -> np.ndarray:
+def mark_words(alignment: Alignment, wanted, first: list[Parse], second: list[Parse] | None = None) -> Marks:
     """Return a mask [example, token] of the tokens of all words for which `wanted` returns True."""
-    marks = alignment.mark(first.spans(wanted), 0)
-    return marks if second is None else marks | alignment.mark(second.spans(wanted), 1)
+    parts = enumerate((first, second or ()))
+    marks = [alignment.mark([[w.span for w in words if wanted(w)] for words in parses], part) for part, parses in parts]
+    return marks[0] | marks[1]
