@@ -137,10 +137,7 @@ class Engine:
         segments: Int[torch.Tensor, "rows tokens"] | None,
         vectors: list[Vectors] | None = None,
     ) -> Float[torch.Tensor, "sets rows outputs"]:
-        """Return the logits of rows of equal length for each set of disabled heads. All sets must be different.
-
-        If `vectors` is None, disabled heads attend uniformly.
-        """
+        """Return the logits of rows of equal length for different sets. Without `vectors`, heads attend uniformly."""
         skeleton, tokens = self.skeleton, self.budget.tokens
         if self.blocks is not None:
             return shared_prefix.run(
@@ -195,11 +192,7 @@ def ablate(
 
 
 def _portions(encoded: Encoded, sets: int, budget: Budget, more: int) -> Iterator[tuple[np.ndarray, slice]]:
-    """Split the work into portions that fit into memory.
-
-    A portion combines examples of equal length with some of the sets. For each example, one hidden state per set is
-    stored, plus `more` hidden states.
-    """
+    """Yield examples of equal length with some of the sets. An example needs one state per set, and `more` others."""
     lengths = encoded.lengths
     for length in np.unique(lengths):
         examples = np.flatnonzero(lengths == length)
@@ -248,10 +241,7 @@ def _cover(
 def _general(
     skeleton: Skeleton, sets, ids, segments, *, tokens: int, resume: bool, vectors: list[Vectors] | None = None
 ) -> Float[torch.Tensor, "sets rows outputs"]:
-    """Return the logits, computed by the general path in batches of sets with the same lowest layer.
-
-    Runs start at this layer if `resume` is True, and at the first layer otherwise.
-    """
+    """Return the logits, in batches of sets with the same lowest layer, at which runs start if `resume` is True."""
     layers, rows = len(skeleton.layers), len(ids)
     starts = [lowest_layer(heads, layers) if resume or not heads else 0 for heads in sets]
     entering: dict[int, torch.Tensor] = {}

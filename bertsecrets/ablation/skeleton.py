@@ -58,10 +58,7 @@ class Watch:
         self.disabled, self.change, self.gradients = disabled, change, gradients
 
     def kept_heads(self) -> Bool[torch.Tensor, "rows heads"] | None:
-        """Return a mask of the heads that keep their attention weights; None if all heads keep them.
-
-        This is called before attention is computed.
-        """
+        """Return a mask of the heads that keep their weights, before attention is computed; None if all heads do."""
         self.seen += 1
         return None if self.disabled is None or self.change else ~self.disabled[:, self.layer]
 
@@ -199,10 +196,7 @@ class Skeleton:
         raise self._refusal(f"its {layers} layers have {seen} full token-by-token attention maps")
 
     def _watch(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[list[tuple[int, nn.Module]]]:
-        """Return the module calls that enclose each attention call, starting with the outermost.
-
-        A module call is given as (call index, module).
-        """
+        """Return the (call index, module) of calls that enclose each attention call, starting with the outermost."""
         uids = count()
         stack: list[tuple[int, nn.Module]] = []
         frames: list[list[tuple[int, nn.Module]]] = []

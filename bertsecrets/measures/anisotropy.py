@@ -8,7 +8,7 @@ all word-pieces. The pairs are the same before and after fine-tuning, so claim I
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,7 +39,6 @@ class Anisotropy(Measure):
     """
 
     section = "attention"
-    passes: ClassVar[float] = 2
     axes = ("state",)
 
     def check_model(self, classifier: OpenModel) -> None:
@@ -81,10 +80,7 @@ def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:
 def paired(
     directions: Float[np.ndarray, "examples states width"], pairs: Int[np.ndarray, "pairs 2"]
 ) -> Float[np.ndarray, "examples states"]:
-    """Return the cosine of each pair of rows for each hidden state.
-
-    Each cosine is stored in the first row of its pair. All other rows are NaN.
-    """
+    """Return the cosine of each pair for each hidden state, in the first row of the pair. All other rows are NaN."""
     cosines = np.full(directions.shape[:2], np.nan, dtype=np.float32)
     cosines[pairs[:, 0]] = (directions[pairs[:, 0]] * directions[pairs[:, 1]]).sum(-1)
     return cosines

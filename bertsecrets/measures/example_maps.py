@@ -119,10 +119,7 @@ class ExampleObserver:
                 self.maps[side][place, layer][cropped] = seen[row][cropped].cpu().numpy()
 
     def _kinds(self, batch: Batch) -> Iterator[Bool[torch.Tensor, "rows tokens tokens"]]:
-        """Yield a mask of token pairs for each of `TARGET_KINDS`.
-
-        If several kinds apply to a pair, only the first is used.
-        """
+        """Yield a mask of token pairs for each of `TARGET_KINDS`, without the pairs of earlier kinds."""
         device, size = batch.mask.device, batch.input_ids.shape[1]
         cls, second = (of_batch(marks[None], batch)[0].to(device) for marks in (self.cls, self.second))
         sep = torch.zeros_like(cls) if self.sep is None else (batch.input_ids == self.sep) & batch.mask & ~cls

@@ -141,9 +141,6 @@ def feature_marks(
     first: list[Parse],
     second: list[Parse] | None = None,
 ) -> dict[str, Marks]:
-    """Return a mask for each kind of token: K19's linguistic features, punctuation and special tokens.
-
-    `special` contains the ids that `encoding.special_ids` returns.
-    """
+    """Return a mask for each kind of token: features, punctuation, and special tokens (see `encoding.special_ids`)."""
     marks = {kind: mark_words(alignment, wanted, first, second) for kind, wanted in WORD_FEATURES.items()}
     return marks | {kind: alignment.tokens(token_ids, token) for kind, token in special.items()}

@@ -46,7 +46,6 @@ class HeadPruning(HeadRemovalMeasure):
     gradients: ClassVar[bool] = True
     axes = ("layer", "head")
     other_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {"score": ("step",), "left": ("step",)}
-    passes: ClassVar[float] = 3 * (1 + 1 / STEP_SHARE)  # a backward pass costs about as much as two forward passes
 
     def check_model(self, classifier: OpenModel) -> None:
         """Check that the model's heads can be disabled, and that their gates receive gradients."""

@@ -99,10 +99,7 @@ class HeadStatistics(AttentionMeasure):
         return HeadObserver(*view.shape)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield a map of entropies, and a chart that shows heads as points.
-
-        The distances between points represent the square roots of the divergences.
-        """
+        """Yield a map of entropies, and heads as points whose distances are the square roots of the divergences."""
         values = np.asarray(measurement.value("entropy"))
         yield HeadMap("Entropy of each head's attention: {who}", values, unit="bits", high=float(np.nanmax(values)))
         distances = np.sqrt(np.asarray(measurement.value("divergence")))

@@ -156,7 +156,7 @@ class Patterns(AttentionMeasure):
         names, device = readings_of(report), view.context.resources.device
         return PatternObserver(
             *view.shape,
-            classifiers={name: PatternClassifier.load(folder, name).to(device) for name in names},
+            classifiers={name: PatternClassifier.load(folder, name, device) for name in names},
             errors={name: held_out_errors(report, name) for name in names},
             separator=view.special_ids["sep"],
         )

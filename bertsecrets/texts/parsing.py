@@ -49,10 +49,7 @@ Parse = tuple[Word, ...]  # the words of a text, in order
 
 
 def is_negation(word: Word) -> bool:
-    """Return whether a word is one of K19's negations, such as "not", "never", or a contraction that ends in "n't".
-
-    The apostrophe may be straight or curly.
-    """
+    """Return whether a word is one of K19's negations, or a contraction that ends in "n't" (with any apostrophe)."""
     text = word.text.lower().replace("\u2019", "'")
     return text in NEGATIONS or text.endswith("n't") or text == "cannot"
 
@@ -74,10 +71,7 @@ WORD_FEATURES: dict[str, Callable[[Word], bool]] = {
 
 
 def verb_subject_links(words: Parse) -> list[tuple[Span, Span]]:
-    """Return the spans of each verb and its subject in a text, as pairs (K19 section 4.5).
-
-    As in K19's code, only active subjects (`nsubj`) that depend on a verb are included.
-    """
+    """Return the spans of each verb and its active subject (`nsubj`) as pairs, as in K19's code (section 4.5)."""
     governed = [(words[word.head], word) for word in words if word.relation == "nsubj"]
     return [(verb.span, subject.span) for verb, subject in governed if verb.tag.startswith("VB")]
 

@@ -92,10 +92,7 @@ class AblationMeasure(HeadRemovalMeasure):
         """Return the sets of heads to disable, and a plural noun that describes them in the progress bar."""
 
     def finish(self, options: Any, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
-        """Convert the values in place to the form that this measure stores.
-
-        By default, nothing is changed, so the values contain one score per set of heads.
-        """
+        """Convert the values in place to the form that this measure stores: by default, one score per set of heads."""
         return
 
     def check_model(self, classifier: OpenModel) -> None:

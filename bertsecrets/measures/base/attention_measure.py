@@ -135,10 +135,7 @@ class AttentionMeasure(MapMeasure):
         return {name: value for name, value in options.given().items() if name in AttentionMeasure.Options.model_fields}
 
     def options_in(self, view: "AttentionRun") -> Any:
-        """Return this measure's options.
-
-        If another measure started the pass, options that are not in `shared_options` have their default values.
-        """
+        """Return this measure's options. If another measure started the pass, only `shared_options` are given."""
         options = view.context.options
         return options if isinstance(options, self.Options) else self.check_options(self.shared_options(options))
 

@@ -114,7 +114,6 @@ class Measure(ABC):
             such as a spaCy pipeline.
         companions: Other measures that can share the same pass.
         curves: Names of the values that are plotted by layer.
-        passes: Approximate cost for planning, as a number of forward passes.
         gradients: Whether the measure needs gradients, and so cannot run in torch's inference mode.
         paper: Figure of K19 that the measure replicates.
         axes: Names of the dimensions of array values. `Measurement.to_frame` uses these names to identify rows.
@@ -137,7 +136,6 @@ class Measure(ABC):
     common: ClassVar[bool] = False
     companions: ClassVar[tuple[str, ...]] = ()
     curves: ClassVar[tuple[str, ...]] = ()
-    passes: ClassVar[float] = 1
     gradients: ClassVar[bool] = False
     paper: ClassVar[PaperFigure | None] = None
     axes: ClassVar[tuple[str, ...]] = ()
@@ -311,10 +309,7 @@ class Measure(ABC):
         """
 
     def results(self, context: MeasureContext) -> Results:
-        """Run the measure. If it uses a task's rows, add the sample `cluster`.
-
-        In this sample, rows that share a text have the same number.
-        """
+        """Run the measure. Add the sample `cluster` to measures of a task: equal numbers for rows that share a text."""
         results, examples = self.run(context)
         if not self.on_task or len(rows := self.rows(context)) != examples:
             return results, examples

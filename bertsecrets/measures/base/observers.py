@@ -78,10 +78,7 @@ class SampleObserver:
 
 
 class PairObserver(SampleObserver):
-    """Observer of one model.
-
-    For each relation, it stores the maximum weight over all token pairs in an array [example, layer, head].
-    """
+    """Observer of one model. It stores the maximum weight over each relation's token pairs, [example, layer, head]."""
 
     def __init__(self, examples: int, layers: int, heads: int, relations: Mapping[str, TokenPairs]):
         super().__init__(examples, layers, heads, relations)

@@ -188,10 +188,7 @@ def _shape(name: str, value: torch.Tensor, tokens: int) -> tuple[int, ...]:
 
 
 def _of_length(name: str, whole: torch.Tensor, tokens: int) -> torch.Tensor:
-    """Crop a reduction so that it fits maps of `tokens` tokens.
-
-    A reduction over diagonals is cropped on both sides, so that the main diagonal stays in the middle.
-    """
+    """Crop a reduction to maps of `tokens` tokens. The main diagonal stays in the middle of all diagonals."""
     if name in LENGTHLESS_REDUCTIONS:
         return whole
     if name in DIAGONAL_REDUCTIONS:
@@ -251,10 +248,7 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
 
 
 def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
-    """Return the brightness of all cells, from 0 to 1, as defined in `patterns.classes`.
-
-    `peaks` contains the largest weight of each row. If None, these weights are computed.
-    """
+    """Return the brightness of all cells, 0 to 1 (see `patterns.classes`). `peaks` are the rows' largest weights."""
     peaks = stack.maps.amax(2) if peaks is None else peaks
     last = stack.lengths - 1
     place = DISPLAYED_QUANTILE * last.float()
