@@ -196,16 +196,14 @@ def _portions(encoded: Encoded, sets: int, budget: Budget, more: int) -> Iterato
     lengths = encoded.lengths
     for length in np.unique(lengths):
         examples = np.flatnonzero(lengths == length)
-        start = 0
-        while start < len(examples):
-            stop = start + max(1, min(budget.tokens // length, budget.kept // (length * (sets + more))))
-            rows = examples[start:stop]
+        while len(examples):
+            count = max(1, min(budget.tokens // length, budget.kept // (length * (sets + more))))
+            rows, examples = examples[:count], examples[count:]
             first = 0
             while first < sets:
                 last = first + max(1, budget.kept // (length * len(rows)))
                 yield rows, slice(first, min(last, sets))
                 first = last
-            start = stop
 
 
 def _cover(

@@ -298,8 +298,14 @@ class Skeleton:
             run.expected += computes
             return state, computes
 
-        with self._entered(enter_next):
+        modules = {modules[0] for modules in self.layers}
+        for module in modules:
+            module.forward = partial(_enter_first, module.forward, enter_next, self._fields[module])
+        try:
             logits = self._forward(ids, segments, run)
+        finally:
+            for module in modules:
+                del module.forward
         if run.seen != run.expected or run.layer != len(self.layers) - 1:
             raise MisreadError(
                 f"attention was computed {run.seen} times, but {run.expected} of {run.layer + 1} layers were run"
@@ -309,18 +315,6 @@ class Skeleton:
                 "its products of attention weights and values cannot be replaced, so only kind=uniform is possible"
             )
         return logits
-
-    @contextmanager
-    def _entered(self, enter: Callable[[Hidden], tuple[Hidden, bool]]) -> Iterator[None]:
-        """Replace the `forward` of every layer by `_enter_first`, and restore it at the end."""
-        modules = {modules[0] for modules in self.layers}
-        for module in modules:
-            module.forward = partial(_enter_first, module.forward, enter, self._fields[module])
-        try:
-            yield
-        finally:
-            for module in modules:
-                del module.forward
 
 
 def _enter_first(forward, enter, fields, *args, **kwargs):

@@ -62,7 +62,6 @@ class AttentionGradients(MapMeasure):
         return {self.name: observer.compute()}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the chart of the gradients by layer, averaged over heads."""
         names = {"cls": "to [CLS]", "sep": "to [SEP]", "other": "to other tokens"}
         curves = {
             names[kind]: np.asarray(measurement.value(kind)).mean(1)

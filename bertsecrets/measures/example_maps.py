@@ -68,7 +68,6 @@ class ExampleMaps(AttentionMeasure):
         return ExampleObserver(view, shown)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the chart of similarities. The attention viewer displays the example maps."""
         cosine = np.asarray(measurement.value("cosine"))
         caption = f"Similarity of each head's maps before and after fine-tuning, {measurement.examples} inputs: {{who}}"
         yield HeadMap(caption, cosine, unit="cosine similarity", low=float(np.nanmin(cosine)))

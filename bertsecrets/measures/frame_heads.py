@@ -71,7 +71,6 @@ class FrameHeads(EncoderMeasure):
         return {self.name: ({**values, "sentences": sentences_digest(sentences)}, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the chart of all heads, sorted by their weights."""
         sample = measurement.sample("max_weight")
         yield RankedHeads(
             "Maximum attention from core frame elements to their target, with 95 % interval over sentences: {who}",
@@ -82,11 +81,8 @@ class FrameHeads(EncoderMeasure):
         )
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the published map of weights and the measured map."""
-        theirs = published_figures()["fig3_frame_notebook"]
-        yield from published_and_measured(
-            theirs, seeds.mean("max_weight"), "maximum weight", ("K19, figure 3", "{who}")
-        )
+        theirs, ours = published_figures()["fig3_frame_notebook"], seeds.mean("max_weight")
+        yield from published_and_measured(theirs, ours, "maximum weight", ("K19, figure 3", "{who}"))
 
 
 def frame_observer(alignment: Alignment, sentences: Sequence[FrameSentence], layers: int, heads: int) -> PairObserver:

@@ -45,7 +45,6 @@ class LayerAblation(AblationMeasure):
         )
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the published and the measured curve of scores by layer."""
         theirs, baseline = seeds.published("fig9_layer"), 100 * float(seeds.mean("baseline"))
         if theirs is not None:
             task = seeds.first.subject.task

@@ -180,7 +180,6 @@ class Patterns(AttentionMeasure):
         return []
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield charts of the classes by layer and head, for each reading."""
         for name in readings_in(measurement):
             caption = f"reading {name}{f' ({READING_TITLES[name]})' if name in READING_TITLES else ''}: {{who}}"
             by_class = [100 * np.asarray(measurement.value(f"{name}_share_{key(c)}")).mean(1) for c in CLASSES]

@@ -137,9 +137,8 @@ def _record(line: str, where: str) -> FrameSentence:
         raise UserError(f"{where}: not valid JSON ({excerpt(error, 100)}): {form}") from error
     if not isinstance(record, dict):
         raise UserError(f"{where}: found a JSON {type(record).__name__} instead of an object: {form}")
-    sentence: Any = record.get("sentence")
-    target: Any = record.get("target")
-    elements: Any = record.get("core_elements")
+    entries: Any = map(record.get, ("sentence", "target", "core_elements"))
+    sentence, target, elements = entries
     texts = [sentence, target, *(elements if isinstance(elements, list) else [None])]
     if not elements or not all(isinstance(text, str) and text.strip() for text in texts):
         raise UserError(f"{where}: an entry is missing, empty or not a text: {form}")

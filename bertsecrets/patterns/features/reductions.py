@@ -169,31 +169,20 @@ class Reductions:
         """Compute the reductions for a stack of maps."""
         weights, tokens = Weights.from_view(view), view.tokens
         reach = int(view.widest.max())  # maximum distance of the ribbon
-        read = {"ribbon": view.maps.new_zeros(tokens, len(view.lengths), 2 * (reach + MARGIN_COLUMNS) + 1)}
+        ribbon = view.maps.new_zeros(tokens, len(view.lengths), 2 * (reach + MARGIN_COLUMNS) + 1)
+        parts = []
         for part, stack in view.stack.cut(BATCH_CELLS):
             longest = stack.maps.shape[-1]
-            ribbon = read["ribbon"][: max(0, longest - 2), part]
-            for name, value in _cells(stack, weights.part(part, longest), ribbon).items():
-                if name not in read:
-                    read[name] = value.new_zeros(len(view.lengths), *_shape(name, value, tokens))
-                _of_length(name, read[name][part], longest).copy_(value)
-        return cls(**read)
+            cells = _cells(stack, weights.part(part, longest), ribbon[: max(0, longest - 2), part])
+            parts.append({name: _padded(name, value, tokens - longest) for name, value in cells.items()})
+        return cls(**{name: torch.cat([read[name] for read in parts]) for name in parts[0]}, ribbon=ribbon)
 
 
-def _shape(name: str, value: torch.Tensor, tokens: int) -> tuple[int, ...]:
-    """Return the shape of a reduction of a single map of `tokens` tokens. `value` may be of other lengths."""
+def _padded(name: str, value: torch.Tensor, more: int) -> torch.Tensor:
+    """Pad a reduction to maps with `more` more tokens. The main diagonal stays in the middle of all diagonals."""
     if name in LENGTHLESS_REDUCTIONS:
-        return value.shape[1:]
-    return (*value.shape[1:-1], 2 * tokens - 1 if name in DIAGONAL_REDUCTIONS else tokens)
-
-
-def _of_length(name: str, whole: torch.Tensor, tokens: int) -> torch.Tensor:
-    """Crop a reduction to maps of `tokens` tokens. The main diagonal stays in the middle of all diagonals."""
-    if name in LENGTHLESS_REDUCTIONS:
-        return whole
-    if name in DIAGONAL_REDUCTIONS:
-        return whole.narrow(-1, whole.shape[-1] // 2 - tokens + 1, 2 * tokens - 1)
-    return whole.narrow(-1, 0, tokens)
+        return value
+    return torch.nn.functional.pad(value, (more if name in DIAGONAL_REDUCTIONS else 0, more))
 
 
 def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps ribbon"]) -> dict[str, torch.Tensor]:
