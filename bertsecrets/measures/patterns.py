@@ -42,7 +42,7 @@ from bertsecrets.patterns.classifier import (
 from bertsecrets.patterns.features.feature_table import features
 from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import AUTHORS, READING_TITLES, READINGS
-from bertsecrets.patterns.shares import corrected, majority, raw_shares
+from bertsecrets.patterns.shares import corrected, raw_shares
 from bertsecrets.store.files import digest
 from bertsecrets.texts.published import FIGURE_2_ORDER
 from bertsecrets.types import Measurement
@@ -111,8 +111,9 @@ class PatternObserver:
         samples: dict[str, np.ndarray] = {}
         for name, predicted in self.predicted.items():
             expected, errors = self.expected[name], self.errors[name]
-            values |= {f"{name}_share_{key(c)}": (predicted == i).mean(0) for i, c in enumerate(CLASSES)}
-            values[f"{name}_majority"], values[f"{name}_agreement"] = majority(predicted)
+            counts = np.stack([(predicted == i).mean(0) for i in range(len(CLASSES))])
+            values |= {f"{name}_share_{key(c)}": count for c, count in zip(CLASSES, counts, strict=True)}
+            values |= {f"{name}_majority": counts.argmax(0), f"{name}_agreement": counts.max(0)}
             shares = {"raw": raw_shares(predicted).mean(0), "corrected": corrected(expected.mean(0), errors.mean(0))}
             for kind, numbers in shares.items():
                 values |= {f"{name}_{kind}_{key(c)}": float(x) for c, x in zip(CLASSES, numbers, strict=True)}
@@ -173,11 +174,9 @@ class Patterns(AttentionMeasure):
         """Return a remark if the classifiers were neither trained nor validated on maps of this model."""
         annotated = measurement.settings.get("annotated_models")
         model = recorded_name(measurement.subject.model)
-        if is_papers_model(model) and AUTHORS in readings_in(measurement):
-            return []
-        if annotated and PUBLISHED_NAMES.get(model, model) not in annotated:
-            return [UNCHECKED_REMARK]
-        return []
+        by_authors = is_papers_model(model) and AUTHORS in readings_in(measurement)
+        checked = by_authors or not annotated or PUBLISHED_NAMES.get(model, model) in annotated
+        return [] if checked else [UNCHECKED_REMARK]
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         for name in readings_in(measurement):
