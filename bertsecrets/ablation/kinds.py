@@ -38,10 +38,7 @@ class Ablation:
     draw: int = 1
 
     def instead(self, skeleton: Skeleton, encoded: Encoded, tokens: int) -> Instead:
-        """Return a function that computes replacement vectors for rows of `encoded`. For `uniform`, it returns None.
-
-        Batches have about `tokens` tokens.
-        """
+        """Return a function from rows of `encoded` to their replacement vectors, which are None for `uniform`."""
         if self.kind == "uniform":
             return lambda rows: None
         if self.kind == "resampled":

@@ -139,10 +139,7 @@ class WrittenWeights(TorchFunctionMode):
 
 
 def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: Vectors) -> PerHead:
-    """Return the vectors of all heads after replacing the vectors of disabled heads.
-
-    The rows of `context` are repeated for each set of disabled heads. Dimensions of `vectors` of size 1 are broadcast.
-    """
+    """Return the vectors in `context`, whose rows are repeated for each set, with those of disabled heads replaced."""
     rows = vectors.shape[0]
     unchanged, mask = context.unflatten(0, (-1, rows)), disabled.unflatten(0, (-1, rows))
     return torch.where(mask[..., None, None], vectors, unchanged).flatten(0, 1)

@@ -63,10 +63,8 @@ class Anisotropy(Measure):
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield the chart of the cosine by layer, with and without centring. The embeddings are left out."""
-        curves = {
-            "not centred": np.asarray(measurement.value("cosine"))[1:],
-            "centred": np.asarray(measurement.value("centred"))[1:],
-        }
+        names = {"not centred": "cosine", "centred": "centred"}
+        curves = {title: np.asarray(measurement.value(name))[1:] for title, name in names.items()}
         yield Lines("Mean cosine of random words' vectors by layer: {who}", curves, unit="cosine")
 
 

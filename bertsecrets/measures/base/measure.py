@@ -328,9 +328,8 @@ class Measure(ABC):
     def degenerate(self, measurement: Measurement) -> str | None:
         """Return a description of how the model has collapsed, or None if it has not.
 
-        Claims about collapsed models are not judged.
-
-        By default, a model has collapsed if, for any example, some heads have a value and other heads have none.
+        Claims about collapsed models are not judged. By default, a model has collapsed if, for any example, some heads
+        have a value and other heads have none.
         """
         return heads_without_numbers(measurement)
 

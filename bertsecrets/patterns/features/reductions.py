@@ -100,7 +100,6 @@ class View:
 class Weights:
     """Masks, converted to floating-point weights."""
 
-    sizes: Float[torch.Tensor, "maps 2"]  # number of words in each text, at least 1
     kinds: Float[torch.Tensor, "maps 7 tokens"]  # masks (real, inside, both texts), and positions in the last three
     close: Row  # maximum distance of cells that count as close to the diagonal, by row
     border: Float[torch.Tensor, "maps 2 tokens"]
@@ -114,7 +113,6 @@ class Weights:
             torch.stack([~view.after_middle, view.after_middle], dim=1) & (view.places < view.words[:, None])[:, None]
         )
         return cls(
-            sizes=view.sizes.clamp(min=1).float(),
             kinds=torch.cat([kinds, kinds[:, 1:] * view.places], dim=1),
             close=(view.own_size / 8).clamp(min=1.5),
             border=view.around_border,
@@ -123,8 +121,7 @@ class Weights:
 
     def part(self, maps: slice, tokens: int) -> "Weights":
         """Return the weights for a slice of the maps, cropped to a number of tokens."""
-        cut = {f.name: getattr(self, f.name)[maps, ..., :tokens] for f in fields(self) if f.name != "sizes"}
-        return Weights(self.sizes[maps], **cut)
+        return Weights(**{f.name: getattr(self, f.name)[maps, ..., :tokens] for f in fields(self)})
 
 
 @dataclass(frozen=True)
@@ -214,7 +211,7 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
     height = received[:, 0] / lengths
     off = torch.sub(light, height[:, None, :], out=rest).square_()
     read["unexplained"] = ((within[:, None, :] @ off)[:, 0] * within).sum(1)
-    both = (received[:, 1:] / by.sizes[:, :, None]).amin(1)
+    both = (received[:, 1:] / texts.sum(2, keepdim=True).clamp(min=1)).amin(1)
     beyond = torch.sub(light, both[:, None, :], out=rest).clamp_(min=0)
     read["beyond_columns"] = texts @ beyond @ texts.transpose(1, 2)
     column = height.argmax(1)[:, None, None].expand(-1, tokens, 1)
