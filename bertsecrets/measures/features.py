@@ -90,7 +90,11 @@ def contains_negation(word: Word) -> bool:
 
 
 class FeatureObserver(SampleObserver):
-    """Observer of one model. It stores the attention that each kind of token receives, overall and from [CLS]."""
+    """Observer of one model. It stores the attention that each kind of token receives, overall and from [CLS].
+
+    Only the first token in the mask `cls` is used; if it is None, attention from [CLS] is not stored. `absent` is
+    stored for inputs without words of a kind, except for [CLS] and [SEP].
+    """
 
     def __init__(
         self,
@@ -102,13 +106,6 @@ class FeatureObserver(SampleObserver):
         *,
         absent: float = np.nan,
     ):
-        """
-        Args:
-            marks: Masks of the tokens of each kind.
-            cls: Mask of the [CLS] tokens; only the first [CLS] in each example is used. If None, attention from [CLS]
-                is not stored.
-            absent: Value stored for inputs without words of a kind. This value is not used for [CLS] and [SEP].
-        """
         super().__init__(examples, layers, heads, marks)
         self.absent, self.kinds, self.last = absent, list(marks), layers - 1
         self.marks = np.stack(list(marks.values()))

@@ -70,7 +70,11 @@ class PatternWeights(Requirement):
 
 
 class PatternObserver:
-    """Observer of one model. It stores the class of each map under each reading, [example, layer, head]."""
+    """Observer of one model. It stores the class of each map under each reading, [example, layer, head].
+
+    `errors` are the mean cross-validation errors (annotated label minus predicted probability) of each annotated head.
+    If the token id `separator` is None, every input is treated as a single text.
+    """
 
     pairs = False
 
@@ -84,13 +88,6 @@ class PatternObserver:
         errors: Mapping[str, Float[np.ndarray, "_ classes"]],
         separator: int | None,
     ):
-        """
-        Args:
-            classifiers: Classifier for each reading.
-            errors: For each reading, the mean cross-validation error of each annotated head. An error is the
-                annotated label minus the predicted probability.
-            separator: Token id of [SEP]. If None, every input is treated as a single text.
-        """
         self.classifiers, self.errors, self.separator = classifiers, errors, separator
         self.predicted = {name: np.full((examples, layers, heads), -1, dtype=np.int8) for name in classifiers}
         self.expected = {name: np.zeros((examples, len(CLASSES))) for name in classifiers}
