@@ -56,9 +56,7 @@ class SlowPrecisionWarning(UserWarning):
 
 def best_precision(wanted: str, device: "torch.device") -> Precision:
     """Return the training precision; `auto` selects bfloat16 if the device supports it natively, otherwise float32."""
-    if wanted == "auto":
-        return "bfloat16" if native_bfloat16(device) else "float32"
-    return "float32" if wanted == "float32" else "bfloat16"
+    return "bfloat16" if wanted == "bfloat16" or (wanted == "auto" and native_bfloat16(device)) else "float32"
 
 
 def in_precision(settings: Params, wanted: str | None, device: "torch.device") -> Params:
@@ -105,12 +103,8 @@ def device_name(device: "torch.device") -> str:
 
 def _environment() -> list[str]:
     """Return the environment variables in `ARITHMETIC_VARIABLES` that are set."""
-    names = (
-        name
-        for name in sorted(os.environ)
-        if ARITHMETIC_VARIABLES.fullmatch(name) and not HARMLESS_VARIABLES.fullmatch(name)
-    )
-    return [f"{name}={os.environ[name]}" for name in names]
+    names = sorted(filter(ARITHMETIC_VARIABLES.fullmatch, os.environ))
+    return [f"{name}={os.environ[name]}" for name in names if not HARMLESS_VARIABLES.fullmatch(name)]
 
 
 def _flags(device: "torch.device") -> list[str]:

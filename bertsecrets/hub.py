@@ -141,18 +141,16 @@ class Repository:
 
 def certificate_problem(error: BaseException) -> str | None:
     """Return a message that explains a certificate problem and how to solve it; None for other errors."""
-    for name in CERTIFICATES:
-        if (path := os.environ.get(name)) and not os.path.exists(path) and _is_about_files(error):
+    chain = [*_chain(error)]
+    of_file = any(isinstance(each, OSError) and each.errno == errno.ENOENT for each in chain)
+    for name in CERTIFICATES if of_file else ():
+        if (path := os.environ.get(name)) and not os.path.exists(path):
             return f"{name} names {path}, which does not exist: correct or unset the variable"
-    if not any(isinstance(each, ssl.SSLError) or "CERTIFICATE_VERIFY" in str(each) for each in _chain(error)):
+    if not any(isinstance(each, ssl.SSLError) or "CERTIFICATE_VERIFY" in str(each) for each in chain):
         return None
     ignored = [name for name in CERTIFICATES[2:] if name in os.environ]
     note = f" (huggingface_hub does not read {ignored[0]})" if ignored else ""
     return f"the certificate of the hub is not trusted: set SSL_CERT_FILE to your organisation's certificates{note}"
-
-
-def _is_about_files(error: BaseException) -> bool:
-    return any(isinstance(each, OSError) and each.errno == errno.ENOENT for each in _chain(error))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -189,20 +187,17 @@ def _progress_bars() -> Iterator[None]:
 
 
 def _check(file: Path, pinned: str | None, title: str) -> None:
-    """Check that a cached file is identical to the published file.
-
-    If the cache uses symbolic links, it names large files by their sha256 and small files by git's sha1.
-    """
+    """Check that a cached file is identical to the published file."""
     blob = file.resolve()
+    # If the cache uses symbolic links, it names large files by their sha256 and small files by git's sha1.
     expected = pinned or (blob.name if file.is_symlink() else "")
+    found = expected
     if len(expected) == 64:
-        valid = file_sha256(blob) == expected
+        found = file_sha256(blob)
     elif COMMIT_PATTERN.fullmatch(expected):
         content = blob.read_bytes()
-        valid = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == expected
-    else:
-        valid = True
-    if not valid:
+        found = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+    if found != expected:
         raise RunError(
             f"{blob} is not the published {file.name} of {title} (damaged or modified): delete it and run again"
         )

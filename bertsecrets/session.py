@@ -29,7 +29,7 @@ from bertsecrets.devices import best_device, in_precision
 from bertsecrets.errors import MissingError, NotApplicableError, NotGivenError, UserError, near_matches
 from bertsecrets.judging import JudgedRun, Verdicts, skipped
 from bertsecrets.measures.base import Measure, Resources
-from bertsecrets.measures.base.needs import pipeline_problem
+from bertsecrets.measures.base.needs import pipeline_facts
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import configuration, opening
 from bertsecrets.models.families import full_name
@@ -115,8 +115,8 @@ class Session:
         self.jobs, threads = share_cores(options.wanted_jobs, options.threads, device)
         self.options = options = replace(options, threads=threads)
         use_threads(threads)  # part of the cache keys
-        if options.spacy and (problem := pipeline_problem(options.spacy)):
-            raise UserError(problem)
+        if options.spacy:
+            pipeline_facts(options.spacy)
         register_tasks(options.tasks)
         source, frames = options.source(), options.frames_path
         if frames is not None:

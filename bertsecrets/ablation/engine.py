@@ -61,10 +61,9 @@ class Engine:
         skeleton.resumes = known and slow.resumes()
         term = position_term(model)
         block_of = cache(partial(Block.from_module, heads=classifier.heads, term=term))  # layers may share a module
-        recognised = [next(filter(None, map(block_of, modules)), None) for modules in skeleton.layers]
-        blocks = [block for block in recognised if block is not None]
-        fast = replace(slow, blocks=blocks)
-        complete = known and len(blocks) == len(recognised)
+        recognised = (next(filter(None, map(block_of, modules)), None) for modules in skeleton.layers)
+        fast = replace(slow, blocks=[*filter(None, recognised)])
+        complete = known and len(fast.blocks or ()) == len(skeleton.layers)
         return fast if complete and fast.agrees_with(slow) else slow
 
     def check_layers(self) -> None:
@@ -98,16 +97,15 @@ class Engine:
     def agrees_with(self, other: "Engine") -> bool:
         """Return whether both engines give equal logits for a probe, with and without disabled heads."""
         layers, heads = len(self.skeleton.layers), self.skeleton.heads
-        sets = [BASELINE, *whole_layers(layers, heads), *single_heads(layers, heads)[:: heads + 1]]
-        sets = list(dict.fromkeys(sets))
-        ids = probe(self.skeleton.model)
+        wanted = [BASELINE, *whole_layers(layers, heads), *single_heads(layers, heads)[:: heads + 1]]
+        sets, ids = list(dict.fromkeys(wanted)), probe(self.skeleton.model)
         vectors = self._other_vectors(ids)
         ours, others = (engine.logits(sets, ids, None, vectors) for engine in (self, other))
         return self._close(ours.float(), others.float())
 
     def _other_vectors(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[Vectors] | None:
         """Return replacement vectors for checks, computed from the reversed token ids. None for `uniform`."""
-        return self.skeleton.vectors(ids.flip(1)) if self.ablation.replaces else None
+        return None if self.ablation.kind == UNIFORM.kind else self.skeleton.vectors(ids.flip(1))
 
     def instead(self, encoded: Encoded) -> Instead:
         """Return a function that computes replacement vectors for rows of `encoded`."""
@@ -139,10 +137,7 @@ class Engine:
         segments: Int[torch.Tensor, "rows tokens"] | None,
         vectors: list[Vectors] | None = None,
     ) -> Float[torch.Tensor, "sets rows outputs"]:
-        """Return the logits of rows of equal length for each set of disabled heads. All sets must be different.
-
-        If `vectors` is None, disabled heads attend uniformly.
-        """
+        """Return the logits of rows of equal length for different sets. Without `vectors`, heads attend uniformly."""
         skeleton, tokens = self.skeleton, self.budget.tokens
         if self.blocks is not None:
             return shared_prefix.run(
@@ -197,24 +192,18 @@ def ablate(
 
 
 def _portions(encoded: Encoded, sets: int, budget: Budget, more: int) -> Iterator[tuple[np.ndarray, slice]]:
-    """Split the work into portions that fit into memory.
-
-    A portion combines examples of equal length with some of the sets. For each example, one hidden state per set is
-    stored, plus `more` hidden states.
-    """
+    """Yield examples of equal length with some of the sets. An example needs one state per set, and `more` others."""
     lengths = encoded.lengths
     for length in np.unique(lengths):
         examples = np.flatnonzero(lengths == length)
-        start = 0
-        while start < len(examples):
-            stop = start + max(1, min(budget.tokens // length, budget.kept // (length * (sets + more))))
-            rows = examples[start:stop]
+        while len(examples):
+            count = max(1, min(budget.tokens // length, budget.kept // (length * (sets + more))))
+            rows, examples = examples[:count], examples[count:]
             first = 0
             while first < sets:
                 last = first + max(1, budget.kept // (length * len(rows)))
                 yield rows, slice(first, min(last, sets))
                 first = last
-            start = stop
 
 
 def _cover(
@@ -250,10 +239,7 @@ def _cover(
 def _general(
     skeleton: Skeleton, sets, ids, segments, *, tokens: int, resume: bool, vectors: list[Vectors] | None = None
 ) -> Float[torch.Tensor, "sets rows outputs"]:
-    """Return the logits, computed by the general path in batches of sets with the same lowest layer.
-
-    Runs start at this layer if `resume` is True, and at the first layer otherwise.
-    """
+    """Return the logits, in batches of sets with the same lowest layer, at which runs start if `resume` is True."""
     layers, rows = len(skeleton.layers), len(ids)
     starts = [lowest_layer(heads, layers) if resume or not heads else 0 for heads in sets]
     entering: dict[int, torch.Tensor] = {}

@@ -32,7 +32,8 @@ from bertsecrets.store.files import (
 from bertsecrets.store.locks import held, held_now, in_use
 from bertsecrets.store.measurements import READ_ERRORS
 
-Compute = Callable[[Sequence[HeadSet], Callable[[float], Any]], Shaped[np.ndarray, " sets *rest"]]
+Report = Callable[[float], Any]
+Compute = Callable[[Sequence[HeadSet], Report], Shaped[np.ndarray, " sets *rest"]]
 WAIT_SECONDS = 0.5  # seconds between checks for portions from other processes
 GRID_FILE, RESULT_FILE = "grid.json", "predicted.npz"
 
@@ -66,19 +67,17 @@ class Grid:
         with guarded_writes(folder):
             folder.mkdir(parents=True, exist_ok=True)
             with held(folder / ".grid.lock", f"the grid {folder.name}"):
-                stored = _mark(folder / GRID_FILE)
-                if stored is None:
+                stored = read_json_object(folder / GRID_FILE)
+                if not is_intact(stored):
                     write_whole(folder / GRID_FILE, json.dumps(with_digest(facts), indent=1, sort_keys=True))
-                elif stored != mark:
+                elif stored["sha256"] != mark:
                     raise UserError(
                         f"{folder} contains a different grid (see its grid.json): "
                         "choose another folder, or delete this one"
                     )
         return cls(folder, sets, portions, mark)
 
-    def fill(
-        self, compute: Compute, progress: Callable[[float], Any] | None = None
-    ) -> Shaped[np.ndarray, " sets *rest"]:
+    def fill(self, compute: Compute, progress: Report = lambda done: None) -> Shaped[np.ndarray, " sets *rest"]:
         """Compute missing portions, and return all results in the order of `sets`.
 
         Args:
@@ -86,28 +85,19 @@ class Grid:
             progress: Progress callback. Its argument is the number of sets (possibly a fraction) that any process has
                 completed since the last call.
         """
-        with in_use(self.folder):
-            results = self._results(compute, progress or (lambda _done: None))
-        joined = np.concatenate([results[number] for number in range(len(self.portions))])
-        return joined[np.argsort(np.concatenate([np.asarray(places) for places in self.portions]))]
-
-    def _results(self, compute: Compute, report: Callable[[float], Any]) -> dict[int, np.ndarray]:
-        """Return the results of all portions, keyed by portion number."""
         results: dict[int, np.ndarray] = {}
-        while len(results) < len(self.portions):
-            before = len(results)
-            for number, places in enumerate(self.portions):
-                if number not in results:
-                    result = self._portion(number, [self.sets[i] for i in places], compute, report)
-                    if result is not None:
+        with in_use(self.folder):
+            while missing := [number for number in range(len(self.portions)) if number not in results]:
+                for number in missing:
+                    if (result := self._portion(number, compute, progress)) is not None:
                         results[number] = result
-            if len(results) == before:
-                time.sleep(WAIT_SECONDS)  # other processes are computing all missing portions
-        return results
+                if results.keys().isdisjoint(missing):
+                    time.sleep(WAIT_SECONDS)  # other processes are computing all missing portions
+        return np.concatenate([results[n] for n in sorted(results)])[np.argsort(np.concatenate(self.portions))]
 
-    def _portion(self, number: int, sets, compute: Compute, report: Callable[[float], Any]) -> np.ndarray | None:
+    def _portion(self, number: int, compute: Compute, report: Report) -> np.ndarray | None:
         """Return the results of a portion, or None if another process is still computing it."""
-        place = self.folder / f"portion-{number:04d}"
+        place, sets = self.folder / f"portion-{number:04d}", [self.sets[i] for i in self.portions[number]]
         result = self._read(place)
         if result is None:
             with held_now(self.folder / f".portion-{number:04d}.lock") as ours:
@@ -116,7 +106,9 @@ class Grid:
                 result = self._read(place)  # another process may have finished it
                 if result is None:
                     result = compute(sets, report)
-                    self._write(place, result)
+                    with guarded_writes(place), whole_folder(place, replace=True) as temporary:
+                        np.savez_compressed(temporary / RESULT_FILE, predicted=result)
+                        write_manifest(temporary, {"kind": "portion", "name": place.name, "grid": self.mark})
                     return result
         report(float(len(sets)))
         return result
@@ -130,15 +122,3 @@ class Grid:
                 return file["predicted"]
         except (UserError, *READ_ERRORS):
             return None
-
-    def _write(self, place: Path, result: np.ndarray) -> None:
-        """Write a finished portion, and replace any damaged version of it."""
-        with guarded_writes(place), whole_folder(place, replace=True) as temporary:
-            np.savez_compressed(temporary / RESULT_FILE, predicted=result)
-            write_manifest(temporary, {"kind": "portion", "name": place.name, "grid": self.mark})
-
-
-def _mark(file: Path) -> str | None:
-    """Return the grid's digest from a `grid.json`, or None if the file is missing or damaged."""
-    facts = read_json_object(file)
-    return facts["sha256"] if is_intact(facts) else None

@@ -15,6 +15,7 @@ Mean vectors and partners' vectors are computed with no heads disabled.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -36,20 +37,12 @@ class Ablation:
     kind: Kind = "uniform"
     draw: int = 1
 
-    @property
-    def replaces(self) -> bool:
-        """Whether the ablation replaces the vectors of disabled heads, instead of their attention weights."""
-        return self.kind != "uniform"
-
     def instead(self, skeleton: Skeleton, encoded: Encoded, tokens: int) -> Instead:
-        """Return a function that computes replacement vectors for rows of `encoded`. For `uniform`, it returns None.
-
-        Batches have about `tokens` tokens.
-        """
+        """Return a function from rows of `encoded` to their replacement vectors, which are None for `uniform`."""
         if self.kind == "uniform":
             return lambda rows: None
         if self.kind == "resampled":
-            return _Partners(skeleton, encoded, partners(len(encoded), self.draw), tokens)
+            return partial(_partners_vectors, skeleton, encoded, tokens, partners(len(encoded), self.draw))
         if self.kind == "mean":
             vectors = mean_vectors(skeleton, encoded, tokens)
         else:
@@ -95,29 +88,20 @@ def mean_vectors(skeleton: Skeleton, encoded: Encoded, tokens: int) -> list[Vect
     return [(total / int(encoded.lengths.sum())).to(skeleton.model.dtype)[None, :, None] for total in sums]
 
 
-@dataclass(frozen=True)
-class _Partners:
-    """The vectors of each row's partner, computed on demand."""
-
-    skeleton: Skeleton
-    encoded: Encoded
-    partner: Int[np.ndarray, " rows"]
-    tokens: int
-
-    def __call__(self, rows: np.ndarray) -> list[Vectors]:
-        chosen, length = self.partner[rows], int(self.encoded.lengths[rows[0]])
-        layers: list[Vectors] = []
-        for same_length in of_one_length(self.encoded, np.unique(chosen), self.tokens):
-            batch = collate(self.encoded, same_length).to(self.skeleton.model.device)
-            place = torch.from_numpy(stretched(length, batch.input_ids.shape[1])).to(batch.input_ids.device)
-            takers = np.flatnonzero(np.isin(chosen, same_length))
-            from_batch = torch.from_numpy(np.searchsorted(same_length, chosen[takers])).to(place.device)
-            for layer, vectors in enumerate(self.skeleton.vectors(batch.input_ids, batch.segments)):
-                if layer == len(layers):
-                    shape = (len(rows), vectors.shape[1], length, vectors.shape[3])
-                    layers.append(vectors.new_empty(shape))
-                layers[layer][torch.from_numpy(takers).to(place.device)] = vectors[from_batch][:, :, place]
-        return layers
+def _partners_vectors(skeleton: Skeleton, encoded: Encoded, tokens: int, partner, rows: np.ndarray) -> list[Vectors]:
+    """Return the vectors of the partners of rows of equal length."""
+    chosen, length = partner[rows], int(encoded.lengths[rows[0]])
+    layers: list[Vectors] = []
+    for same_length in of_one_length(encoded, np.unique(chosen), tokens):
+        batch = collate(encoded, same_length).to(skeleton.model.device)
+        place = torch.from_numpy(stretched(length, batch.input_ids.shape[1])).to(batch.input_ids.device)
+        takers = np.flatnonzero(np.isin(chosen, same_length))
+        from_batch = torch.from_numpy(np.searchsorted(same_length, chosen[takers])).to(place.device)
+        for layer, vectors in enumerate(skeleton.vectors(batch.input_ids, batch.segments)):
+            if layer == len(layers):
+                layers.append(vectors.new_empty(len(rows), vectors.shape[1], length, vectors.shape[3]))
+            layers[layer][torch.from_numpy(takers).to(place.device)] = vectors[from_batch][:, :, place]
+    return layers
 
 
 def of_one_length(encoded: Encoded, rows: Int[np.ndarray, " rows"], tokens: int) -> Iterator[Int[np.ndarray, " batch"]]:

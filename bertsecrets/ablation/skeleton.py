@@ -14,10 +14,10 @@ Other kinds of ablation (see `kinds`) replace what a head passes to the output p
 the attention function (`zeroed`), or the product of weights and values (`written`).
 """
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import cache, partial
 from itertools import count
 from typing import Any, Literal
 
@@ -44,35 +44,28 @@ PRODUCTS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bm
 class Watch:
     """Callbacks that run whenever attention is computed, in a run that disables heads. `layer` is the current layer.
 
-    Replacement vectors, if given, take the place of the vectors of disabled heads. Otherwise, disabled heads attend
-    uniformly. If `gradients` is True, the forward pass is differentiable.
+    `change` takes a layer and the vectors of its heads, and returns the vectors to pass to the output projection. If it
+    is None, disabled heads attend uniformly. If `gradients` is True, the forward pass is differentiable.
     """
-
-    gradients = False
 
     def __init__(
         self,
         disabled: Bool[torch.Tensor, "rows layers heads"] | None = None,
-        vectors: Sequence[Vectors] | None = None,
+        change: Callable[[int, PerHead], PerHead] | None = None,
+        gradients: bool = False,
     ):
         self.layer, self.expected, self.seen, self.read = -1, 0, 0, 0
-        self.reads_vectors = vectors is not None
-        self._disabled, self._vectors = disabled, vectors
+        self.disabled, self.change, self.gradients = disabled, change, gradients
 
     def kept_heads(self) -> Bool[torch.Tensor, "rows heads"] | None:
-        """Return a mask of the heads that keep their attention weights; None if all heads keep them.
-
-        This is called before attention is computed.
-        """
+        """Return a mask of the heads that keep their weights, before attention is computed; None if all heads do."""
         self.seen += 1
-        return None if self._disabled is None or self.reads_vectors else ~self._disabled[:, self.layer]
+        return None if self.disabled is None or self.change else ~self.disabled[:, self.layer]
 
     def vectors(self, context: PerHead) -> PerHead:
-        """Return the vectors to pass to the output projection. This is called only if `reads_vectors` is True."""
+        """Return the vectors to pass to the output projection."""
         self.read += 1
-        if self._disabled is None or self._vectors is None:
-            return context
-        return put(context, self._disabled[:, self.layer], self._vectors[self.layer])
+        return self.change(self.layer, context) if self.change else context
 
 
 _watch: ContextVar[Watch] = ContextVar("watch")
@@ -96,12 +89,12 @@ def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     context, weights = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-    if watch.reads_vectors:
+    if watch.change:
         context = watch.vectors(context.transpose(1, 2)).transpose(1, 2).contiguous()
     return context, weights
 
 
-@functools.cache
+@cache
 def register_attention() -> None:
     """Register `uniform_where_disabled` with transformers, which is imported only here because the import is slow."""
     from transformers import AttentionInterface, AttentionMaskInterface
@@ -140,41 +133,13 @@ class WrittenWeights(TorchFunctionMode):
             allowed = logits > logits.amax(-1, keepdim=True) - MASKED_LOGIT_GAP
             uniform = allowed / allowed.sum(-1, keepdim=True)
             weights = torch.where(keep[:, :, None, None], result, uniform.to(result.dtype))
-        if self.watch.reads_vectors:
+        if self.watch.change:
             self._weights = weights
         return weights
 
 
-class _Read(Watch):
-    """Callbacks of a run that records the vectors of all heads in each layer."""
-
-    def __init__(self) -> None:
-        super().__init__(vectors=[])
-        self.recorded: list[PerHead] = []
-
-    def vectors(self, context: PerHead) -> PerHead:
-        self.recorded.append(context.clone())
-        return super().vectors(context)
-
-
-class _Gated(Watch):
-    """Callbacks of a run that multiplies each head's vectors by a gate."""
-
-    gradients = True
-
-    def __init__(self, gates: Gates):
-        super().__init__(vectors=[])
-        self._gates = gates
-
-    def vectors(self, context: PerHead) -> PerHead:
-        return super().vectors(context) * self._gates[:, self.layer][..., None, None]
-
-
 def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: Vectors) -> PerHead:
-    """Return the vectors of all heads after replacing the vectors of disabled heads.
-
-    The rows of `context` are repeated for each set of disabled heads. Dimensions of `vectors` of size 1 are broadcast.
-    """
+    """Return the vectors in `context`, whose rows are repeated for each set, with those of disabled heads replaced."""
     rows = vectors.shape[0]
     unchanged, mask = context.unflatten(0, (-1, rows)), disabled.unflatten(0, (-1, rows))
     return torch.where(mask[..., None, None], vectors, unchanged).flatten(0, 1)
@@ -228,10 +193,7 @@ class Skeleton:
         raise self._refusal(f"its {layers} layers have {seen} full token-by-token attention maps")
 
     def _watch(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[list[tuple[int, nn.Module]]]:
-        """Return the module calls that enclose each attention call, starting with the outermost.
-
-        A module call is given as (call index, module).
-        """
+        """Return the (call index, module) of calls that enclose each attention call, starting with the outermost."""
         uids = count()
         stack: list[tuple[int, nn.Module]] = []
         frames: list[list[tuple[int, nn.Module]]] = []
@@ -247,14 +209,11 @@ class Skeleton:
             def kept_heads(self) -> None:
                 frames.append(list(stack))
 
-        handles = []
-        for module in self.model.modules():
-            handles += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
-        try:
+        with ExitStack() as hooks:
+            for module in self.model.modules():
+                hooks.enter_context(module.register_forward_pre_hook(enter))
+                hooks.enter_context(module.register_forward_hook(leave))
             self._forward(ids, None, Note())
-        finally:
-            for handle in handles:
-                handle.remove()
         return frames
 
     def _forward(self, ids, segments, watch: Watch) -> Float[torch.Tensor, "rows outputs"]:
@@ -300,15 +259,23 @@ class Skeleton:
                 output.
             vectors: Replacement vectors for each layer. If None, disabled heads attend uniformly.
         """
-        return self._run(ids, segments, Watch(disabled, vectors), enter)
+        watch = Watch(disabled)
+        if disabled is not None and vectors is not None:
+            watch.change = lambda layer, context: put(context, disabled[:, layer], vectors[layer])
+        return self._run(ids, segments, watch, enter)
 
     def vectors(
         self, ids: Int[torch.Tensor, "rows tokens"], segments: Int[torch.Tensor, "rows tokens"] | None = None
     ) -> list[PerHead]:
         """Return the vectors that the heads of each layer pass to the output projection, for rows without padding."""
-        read = _Read()
-        self._run(ids, segments, read)
-        return read.recorded
+        recorded: list[PerHead] = []
+
+        def record(layer: int, context: PerHead) -> PerHead:
+            recorded.append(context.clone())
+            return context
+
+        self._run(ids, segments, Watch(change=record))
+        return recorded
 
     def gated(
         self, ids: Int[torch.Tensor, "rows tokens"], segments: Int[torch.Tensor, "rows tokens"] | None, gates: Gates
@@ -318,7 +285,8 @@ class Skeleton:
         Each head's vectors are multiplied by its gate: 1 leaves the head unchanged, and 0 disables it (Michel, Levy and
         Neubig 2019).
         """
-        return self._run(ids, segments, _Gated(gates))
+        gated = Watch(change=lambda layer, context: context * gates[:, layer][..., None, None], gradients=True)
+        return self._run(ids, segments, gated)
 
     def _run(self, ids, segments, run: Watch, enter: Enter | None = None) -> Float[torch.Tensor, "rows outputs"]:
         def enter_next(hidden: Hidden) -> tuple[Hidden, bool]:
@@ -327,50 +295,33 @@ class Skeleton:
             run.expected += computes
             return state, computes
 
-        with self._entered(enter_next):
+        modules = {modules[0] for modules in self.layers}
+        for module in modules:
+            module.forward = partial(_enter_first, module.forward, enter_next, self._fields[module])
+        try:
             logits = self._forward(ids, segments, run)
+        finally:
+            for module in modules:
+                del module.forward
         if run.seen != run.expected or run.layer != len(self.layers) - 1:
             raise MisreadError(
                 f"attention was computed {run.seen} times, but {run.expected} of {run.layer + 1} layers were run"
             )
-        if run.reads_vectors and run.read != run.expected:
+        if run.change and run.read != run.expected:
             raise self._refusal(
                 "its products of attention weights and values cannot be replaced, so only kind=uniform is possible"
             )
         return logits
 
-    @contextmanager
-    def _entered(self, enter: Callable[[Hidden], tuple[Hidden, bool]]) -> Iterator[None]:
-        """Replace the `forward` of every layer (see `_replaceable`), and restore it at the end."""
-        modules = {modules[0] for modules in self.layers}
-        for module in modules:
-            module.forward = _replaceable(module.forward, enter, self._fields[module])
-        try:
-            yield
-        finally:
-            for module in modules:
-                del module.forward
 
-
-def _replaceable(
-    forward: Callable[..., Any], enter: Callable[[Hidden], tuple[Hidden, bool]], fields: int | None
-) -> Callable[..., Any]:
-    """Return a `forward` that first calls `enter` (see `Skeleton.run`) with the layer's input.
-
-    Args:
-        fields: Length of the tuple that the layer returns, in which hidden states come first. None if the layer returns
-            a tensor.
-    """
-
-    def enter_first(*args: Any, **kwargs: Any) -> Any:
-        state, computes = enter(args[0] if args else kwargs["hidden_states"])
-        if not computes:
-            return state if fields is None else (state, *[None] * (fields - 1))
-        if args:
-            return forward(state, *args[1:], **kwargs)
-        return forward(**{**kwargs, "hidden_states": state})
-
-    return enter_first
+def _enter_first(forward, enter, fields, *args, **kwargs):
+    """Call `enter` (see `Skeleton.run`) with a layer's input, and then `forward`. A layer returns `fields` items."""
+    state, computes = enter(args[0] if args else kwargs["hidden_states"])
+    if not computes:
+        return state if fields is None else (state, *[None] * (fields - 1))
+    if args:
+        return forward(state, *args[1:], **kwargs)
+    return forward(**{**kwargs, "hidden_states": state})
 
 
 def probe(model: Any, rows: int = 2, tokens: int = 9) -> Int[torch.Tensor, "rows tokens"]:

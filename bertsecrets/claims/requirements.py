@@ -9,12 +9,10 @@ from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import STATE, Need, Needed
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import MissingError
-from bertsecrets.measures.base import AblationMeasure
+from bertsecrets.measures.base.ablation_measure import RemovalMeasure
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.store.measurements import Shelf
 from bertsecrets.types import InitialisationName, Measurement, Subject
-
-MAX_FAST_PASSES = 5  # forward passes over the rows; a measure with more is slow
 
 
 @runtime_checkable
@@ -106,8 +104,7 @@ def is_slow(case: Case) -> bool:
 
 def takes_many_passes(name: str) -> bool:
     """Return whether a measure takes many forward passes."""
-    measure = get_measure(name)
-    return isinstance(measure, AblationMeasure) or measure.passes > MAX_FAST_PASSES
+    return isinstance(get_measure(name), RemovalMeasure)
 
 
 def measure_case(bench: Bench, case: Case, model: str, seeds: Sequence[int]) -> list[dict[str, Needed]]:

@@ -8,7 +8,7 @@ all word-pieces. The pairs are the same before and after fine-tuning, so claim I
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,7 +39,6 @@ class Anisotropy(Measure):
     """
 
     section = "attention"
-    passes: ClassVar[float] = 2
     axes = ("state",)
 
     def check_model(self, classifier: OpenModel) -> None:
@@ -64,10 +63,8 @@ class Anisotropy(Measure):
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
         """Yield the chart of the cosine by layer, with and without centring. The embeddings are left out."""
-        curves = {
-            "not centred": np.asarray(measurement.value("cosine"))[1:],
-            "centred": np.asarray(measurement.value("centred"))[1:],
-        }
+        names = {"not centred": "cosine", "centred": "centred"}
+        curves = {title: np.asarray(measurement.value(name))[1:] for title, name in names.items()}
         yield Lines("Mean cosine of random words' vectors by layer: {who}", curves, unit="cosine")
 
 
@@ -81,10 +78,7 @@ def random_pairs(rows: int) -> Int[np.ndarray, "pairs 2"]:
 def paired(
     directions: Float[np.ndarray, "examples states width"], pairs: Int[np.ndarray, "pairs 2"]
 ) -> Float[np.ndarray, "examples states"]:
-    """Return the cosine of each pair of rows for each hidden state.
-
-    Each cosine is stored in the first row of its pair. All other rows are NaN.
-    """
+    """Return the cosine of each pair for each hidden state, in the first row of the pair. All other rows are NaN."""
     cosines = np.full(directions.shape[:2], np.nan, dtype=np.float32)
     cosines[pairs[:, 0]] = (directions[pairs[:, 0]] * directions[pairs[:, 1]]).sum(-1)
     return cosines
@@ -118,9 +112,9 @@ def row_directions(
     vector of each hidden state is given (`less`), it is subtracted from all vectors before normalisation.
     """
     device, ids = next(opened.model.parameters()).device, special_ids(opened.tokenizer)
-    directions: np.ndarray | None = None
-    total: torch.Tensor | None = None
-    count = 0
+    directions: list[np.ndarray] = []
+    order: list[int] = []
+    total, count = torch.zeros((), device=device), 0
     for batch in batches(encoded):
         here = batch.to(device)
         words = marked(here, ids)["other"]
@@ -129,18 +123,13 @@ def row_directions(
             states = states - less[:, None, None]
         marks = words[None, :, :, None]
         units = torch.nn.functional.normalize(states, dim=-1) * marks
-        of_rows = units.sum(2) / words.sum(1).clamp(min=1)[None, :, None]
-        if directions is None:
-            directions = np.full((len(encoded), len(states), states.shape[-1]), np.nan, dtype=np.float32)
-        directions[batch.indices] = of_rows.transpose(0, 1).cpu().numpy()
-        directions[batch.indices[~words.any(1).cpu().numpy()]] = np.nan
-        added = (states * marks).sum((1, 2))
-        total = added if total is None else total + added
+        of_rows = units.sum(2) / words.sum(1)[None, :, None]  # 0 / 0 is NaN
+        directions.extend(of_rows.transpose(0, 1).cpu().numpy())
+        order.extend(batch.indices)
+        total = total + (states * marks).sum((1, 2))
         count += int(words.sum())
         advance(len(batch.indices))
-    assert directions is not None
-    assert total is not None
-    return directions, total / max(count, 1)
+    return np.stack(directions)[np.argsort(order)], total / max(count, 1)
 
 
 def hidden_states(opened: OpenModel, batch: Batch) -> States:

@@ -109,7 +109,6 @@ class AttentionChange(AttentionMeasure):
         return [f"probably not trained from {name}: the mean cosine of their weight matrices is {cosine:.2f}"]
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the published map of similarities, if there is one, and then the measured map."""
         padded_to = seeds.first.options.get("padded_to")
         form = "cropped to the real tokens" if padded_to is None else f"padded to {padded_to} tokens"
         theirs, unit = seeds.published("fig5_cosine"), "cosine similarity"

@@ -38,7 +38,6 @@ class AttentionGradients(MapMeasure):
     """
 
     gradients: ClassVar[bool] = True
-    passes: ClassVar[float] = 3
     curves = TOKEN_KINDS
 
     def check_model(self, classifier: OpenModel) -> None:
@@ -63,7 +62,6 @@ class AttentionGradients(MapMeasure):
         return {self.name: observer.compute()}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the chart of the gradients by layer, averaged over heads."""
         names = {"cls": "to [CLS]", "sep": "to [SEP]", "other": "to other tokens"}
         curves = {
             names[kind]: np.asarray(measurement.value(kind)).mean(1)
@@ -75,10 +73,7 @@ class AttentionGradients(MapMeasure):
 
 
 def attention_slopes(model: Any, batch: Batch, target: torch.Tensor, loss: Loss) -> list[Maps]:
-    """Return the absolute gradients of each example's loss with respect to its attention weights.
-
-    The list contains one tensor for each layer.
-    """
+    """Return the absolute gradients of each example's loss with respect to its attention weights, for each layer."""
     modules, ask = attention_modules(model)
     rows, tokens = batch.input_ids.shape
     shape = (rows, model.config.num_attention_heads, tokens, tokens)
@@ -101,9 +96,6 @@ def attention_slopes(model: Any, batch: Batch, target: torch.Tensor, loss: Loss)
 def mean_slope(
     slopes: Maps, marks: Bool[torch.Tensor, "rows tokens"], real: Bool[torch.Tensor, "rows tokens"]
 ) -> Float[torch.Tensor, "rows heads"]:
-    """Return the mean gradient with respect to attention to the marked tokens, for each row and head.
-
-    The mean is NaN for rows without marked tokens.
-    """
+    """Return the mean gradient for attention to the marked tokens, by row and head; NaN for rows without them."""
     chosen = (real[:, :, None] & marks[:, None, :])[:, None]
     return (slopes * chosen).sum((2, 3)) / chosen.sum((2, 3))  # 0 / 0 is NaN

@@ -68,7 +68,6 @@ class ExampleMaps(AttentionMeasure):
         return ExampleObserver(view, shown)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the chart of similarities. The attention viewer displays the example maps."""
         cosine = np.asarray(measurement.value("cosine"))
         caption = f"Similarity of each head's maps before and after fine-tuning, {measurement.examples} inputs: {{who}}"
         yield HeadMap(caption, cosine, unit="cosine similarity", low=float(np.nanmin(cosine)))
@@ -93,7 +92,8 @@ class ExampleObserver:
     pairs = True
 
     def __init__(self, view: AttentionRun, shown: Sequence[int]):
-        self.view, self.shown = view, list(shown)
+        self.view, self.shown, rows = view, list(shown), view.rows
+        self.texts = list(zip(rows.sentence1, rows.sentence2 or [""] * len(rows), strict=True))
         examples, layers, heads = view.shape
         self.lengths = view.encoded.lengths[self.shown]
         size = int(self.lengths.max())
@@ -113,17 +113,12 @@ class ExampleObserver:
             for place, kind in enumerate(kinds):
                 share = (seen * kind[:, None]).sum((2, 3)) / batch.lengths[:, None]
                 self.to[side][batch.indices, layer, :, place] = share.cpu().numpy()
-            for place, example in enumerate(self.shown):
-                for row in np.flatnonzero(batch.indices == example):
-                    length = int(self.lengths[place])
-                    example_map = seen[int(row), :, :length, :length]
-                    self.maps[side][place, layer, :, :length, :length] = example_map.cpu().numpy()
+            for place, row in np.argwhere(np.equal.outer(self.shown, batch.indices)):
+                cropped = (slice(None), slice(self.lengths[place]), slice(self.lengths[place]))
+                self.maps[side][place, layer][cropped] = seen[row][cropped].cpu().numpy()
 
     def _kinds(self, batch: Batch) -> Iterator[Bool[torch.Tensor, "rows tokens tokens"]]:
-        """Yield a mask of token pairs for each of `TARGET_KINDS`.
-
-        If several kinds apply to a pair, only the first is used.
-        """
+        """Yield a mask of token pairs for each of `TARGET_KINDS`, without the pairs of earlier kinds."""
         device, size = batch.mask.device, batch.input_ids.shape[1]
         cls, second = (of_batch(marks[None], batch)[0].to(device) for marks in (self.cls, self.second))
         sep = torch.zeros_like(cls) if self.sep is None else (batch.input_ids == self.sep) & batch.mask & ~cls
@@ -136,32 +131,22 @@ class ExampleObserver:
             left = left & ~kind
 
     def compute(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        rows = self.view.rows
-        seconds = [""] * len(rows) if rows.sentence2 is None else rows.sentence2
+        averaged = {"cosine": self.cosine, **{f"to_{side}": shares for side, shares in self.to.items()}}
         means: dict[str, Float[np.ndarray, "layers heads *rest"]] = {
-            "cosine": self.cosine.mean(0, dtype=np.float64),
-            **{f"to_{side}": shares.mean(0, dtype=np.float64) for side, shares in self.to.items()},
+            name: sample.mean(0, dtype=np.float64) for name, sample in averaged.items()
         }
         words: dict[str, list[str]] = {
-            "texts": [" / ".join(filter(None, (rows.sentence1[i].strip(), seconds[i].strip()))) for i in self.shown],
-            "labels": [str(rows.labels[i]) for i in self.shown],
+            "texts": [" / ".join(filter(None, map(str.strip, self.texts[i]))) for i in self.shown],
+            "labels": [str(self.view.rows.labels[i]) for i in self.shown],
             "tokens": [word for i in self.shown for word in self._words(i)],
         }
-        samples = {
-            "cosine": self.cosine,
-            "shown": np.array(self.shown),
-            "lengths": self.lengths,
-            **{f"to_{side}": shares for side, shares in self.to.items()},
-            **{f"maps_{side}": maps for side, maps in self.maps.items()},
-        }
-        return {**means, **words}, samples
+        maps = {f"maps_{side}": maps for side, maps in self.maps.items()}
+        return {**means, **words}, {**averaged, "shown": np.array(self.shown), "lengths": self.lengths, **maps}
 
     def _words(self, example: int) -> Iterator[str]:
         """Yield the tokens of an example as spelled in its texts. Tokens that continue a word have the prefix `##`."""
-        rows, alignment = self.view.rows, self.view.alignment
-        texts = (rows.sentence1[example], "" if rows.sentence2 is None else rows.sentence2[example])
-        ids = self.view.encoded.input_ids[example]
-        names = self.view.tokenizer.convert_ids_to_tokens(list(ids))
+        texts, alignment = self.texts[example], self.view.alignment
+        names = self.view.tokenizer.convert_ids_to_tokens(list(self.view.encoded.input_ids[example]))
         before = (-1, 0)
         for name, part, (start, stop) in zip(names, alignment.part[example], alignment.offsets[example], strict=False):
             text = "" if part < 0 else texts[part][start:stop]

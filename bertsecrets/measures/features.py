@@ -19,7 +19,7 @@ from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, Marks
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
-from bertsecrets.texts.parsing import NEGATIONS, WORD_FEATURES, Parses, Word
+from bertsecrets.texts.parsing import NEGATIONS, WORD_FEATURES, Parse, Word
 
 SPECIAL_KINDS = ("cls", "sep")
 FIGURE_7_LABELS = {  # labels of the kinds in K19's figure 7
@@ -90,7 +90,11 @@ def contains_negation(word: Word) -> bool:
 
 
 class FeatureObserver(SampleObserver):
-    """Observer of one model. It stores the attention that each kind of token receives, overall and from [CLS]."""
+    """Observer of one model. It stores the attention that each kind of token receives, overall and from [CLS].
+
+    Only the first token in the mask `cls` is used; if it is None, attention from [CLS] is not stored. `absent` is
+    stored for inputs without words of a kind, except for [CLS] and [SEP].
+    """
 
     def __init__(
         self,
@@ -102,13 +106,6 @@ class FeatureObserver(SampleObserver):
         *,
         absent: float = np.nan,
     ):
-        """
-        Args:
-            marks: Masks of the tokens of each kind.
-            cls: Mask of the [CLS] tokens; only the first [CLS] in each example is used. If None, attention from [CLS]
-                is not stored.
-            absent: Value stored for inputs without words of a kind. This value is not used for [CLS] and [SEP].
-        """
         super().__init__(examples, layers, heads, marks)
         self.absent, self.kinds, self.last = absent, list(marks), layers - 1
         self.marks = np.stack(list(marks.values()))
@@ -138,12 +135,9 @@ def feature_marks(
     alignment: Alignment,
     token_ids: Sequence[Sequence[int]],
     special: Mapping[str, int | None],
-    first: Parses,
-    second: Parses | None = None,
+    first: list[Parse],
+    second: list[Parse] | None = None,
 ) -> dict[str, Marks]:
-    """Return a mask for each kind of token: K19's linguistic features, punctuation and special tokens.
-
-    `special` contains the ids that `encoding.special_ids` returns.
-    """
+    """Return a mask for each kind of token: features, punctuation, and special tokens (see `encoding.special_ids`)."""
     marks = {kind: mark_words(alignment, wanted, first, second) for kind, wanted in WORD_FEATURES.items()}
     return marks | {kind: alignment.tokens(token_ids, token) for kind, token in special.items()}

@@ -55,17 +55,12 @@ class FrameHeads(EncoderMeasure):
         """Return the origin and fingerprint of the sentences, and whether they are synthetic."""
         frames = context.resources.frames
         assert frames is not None
-        made_up = frames.is_file() and any(sentence.made_up for sentence in open_frames(frames).sentences)
+        made_up = frames.is_file() and any(sentence.made_up for sentence in open_frames(frames))
         return {**super().data_facts(context), "official_data": not made_up, "made_up_data": made_up}
 
     def run(self, context: MeasureContext) -> Results:
         assert context.resources.frames is not None
-        sentences = open_frames(context.resources.frames).sentences
-        if not sentences:
-            raise UserError(
-                f"no sentence in {context.resources.frames} passes the paper's filters: "
-                "set the option frames to FrameNet's folder or to another JSONL file"
-            )
+        sentences = open_frames(context.resources.frames)
         encoder = self.open_encoder(context)
         length = encoder.fit(context.resources.settings.attention.max_length)
         encoded, alignment = encode_words(encoder.tokenizer, [s.sentence for s in sentences], max_length=length)
@@ -76,7 +71,6 @@ class FrameHeads(EncoderMeasure):
         return {self.name: ({**values, "sentences": sentences_digest(sentences)}, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield the chart of all heads, sorted by their weights."""
         sample = measurement.sample("max_weight")
         yield RankedHeads(
             "Maximum attention from core frame elements to their target, with 95 % interval over sentences: {who}",
@@ -87,11 +81,8 @@ class FrameHeads(EncoderMeasure):
         )
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the published map of weights and the measured map."""
-        theirs = published_figures()["fig3_frame_notebook"]
-        yield from published_and_measured(
-            theirs, seeds.mean("max_weight"), "maximum weight", ("K19, figure 3", "{who}")
-        )
+        theirs, ours = published_figures()["fig3_frame_notebook"], seeds.mean("max_weight")
+        yield from published_and_measured(theirs, ours, "maximum weight", ("K19, figure 3", "{who}"))
 
 
 def frame_observer(alignment: Alignment, sentences: Sequence[FrameSentence], layers: int, heads: int) -> PairObserver:

@@ -95,8 +95,7 @@ class HeadAblation(AblationMeasure):
             return
         if (theirs := seeds.published("fig8_head")) is not None:
             low, high = (100 * end for end in seeds.published("fig8_colorbar"))
-            without = published_baseline_text(seeds.first.subject.task)
-            caption = f"K19, figure 8: score with each head disabled ({without})"
-            yield HeadMap(caption, 100 * np.array(theirs), seeds.metric, low=low, high=high)
+            caption = f"K19, figure 8: score with each head disabled ({published_baseline_text(seeds.task.name)})"
+            yield HeadMap(caption, 100 * np.array(theirs), seeds.task.metric, low=low, high=high)
         caption = f"{{who}}: score with each head disabled (none disabled: {baseline:.1f})"
-        yield HeadMap(caption, ours, seeds.metric, low=float(ours.min()), high=float(ours.max()))
+        yield HeadMap(caption, ours, seeds.task.metric, low=float(ours.min()), high=float(ours.max()))

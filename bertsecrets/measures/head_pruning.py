@@ -46,15 +46,12 @@ class HeadPruning(HeadRemovalMeasure):
     gradients: ClassVar[bool] = True
     axes = ("layer", "head")
     other_axes: ClassVar[Mapping[str, tuple[str, ...]]] = {"score": ("step",), "left": ("step",)}
-    passes: ClassVar[float] = 3 * (1 + 1 / STEP_SHARE)  # a backward pass costs about as much as two forward passes
 
     def check_model(self, classifier: OpenModel) -> None:
         """Check that the model's heads can be disabled, and that their gates receive gradients."""
-        skeleton = Engine.open(classifier, ablation=Ablation("zero")).skeleton
-        encoded = probe_inputs(classifier)
-        outputs = classifier.model.config.num_labels
+        skeleton, encoded = Engine.open(classifier, ablation=Ablation("zero")).skeleton, probe_inputs(classifier)
         gates = np.ones((len(skeleton.layers), skeleton.heads), dtype=bool)
-        loss = loss_of(regression=outputs == 1)
+        loss = loss_of(regression=classifier.model.config.num_labels == 1)
         gated(skeleton, encoded, np.zeros(len(encoded)), gates, loss)
 
     def run(self, context: MeasureContext) -> Results:
@@ -73,7 +70,6 @@ class HeadPruning(HeadRemovalMeasure):
         return {self.name: (values, samples)}, len(encoded)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield a plot of the score against the percentage of removed heads, and a map of each head's importance."""
         task = TASKS[measurement.subject.task]
         heads = np.asarray(measurement.value("removed")).size
         left = [heads, *measurement.value("left")]

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import Figure, HeadDistances, HeadMap
+from bertsecrets.measures.base.observers import SampleObserver
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
 from bertsecrets.models.encoding import Batch
@@ -43,50 +44,42 @@ def divergences(maps: Float[torch.Tensor, "heads tokens tokens"]) -> Float[np.nd
     return (result + result.T).cpu().numpy().astype(np.float64)
 
 
-class HeadObserver:
+class HeadObserver(SampleObserver):
     """Observer of one model. It stores each head's entropy and, for some examples, the divergence between heads."""
 
-    pairs = False
-
     def __init__(self, examples: int, layers: int, heads: int):
+        super().__init__(examples, layers, heads, ["entropy"], counts=False)
         self.layers = layers
-        self.entropy = np.full((examples, layers, heads), np.nan, dtype=np.float32)
         self.compared = np.zeros(examples, dtype=bool)
         self.compared[np.linspace(0, examples - 1, min(COMPARED_EXAMPLES, examples)).astype(int)] = True
         self.total = np.zeros((layers * heads, layers * heads))
-        self.within, self.between = (np.full(examples, np.nan, dtype=np.float32) for _ in range(2))
         layer_of = np.repeat(np.arange(layers), heads)
-        self.same = (layer_of[:, None] == layer_of) & ~np.eye(layers * heads, dtype=bool)
-        self.other = layer_of[:, None] != layer_of
-        self.buffered: list[list[torch.Tensor]] = []  # maps of the compared rows in the current batch, by row and layer
+        same = layer_of[:, None] == layer_of
+        self.chosen = {"within": same & ~np.eye(layers * heads, dtype=bool), "between": ~same}
+        self.means = {name: np.full(examples, np.nan, dtype=np.float32) for name in self.chosen}
+        self.buffered: list[Maps] = []  # maps of the compared rows in the current batch, by layer
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
         lengths = batch.lengths.tolist()
         entropies = [row_entropy(of_row, length) for of_row, length in zip(maps, lengths, strict=True)]
-        self.entropy[batch.indices, layer] = torch.stack(entropies).cpu().numpy()
+        self.record("entropy", batch, layer, torch.stack(entropies))
         rows = np.flatnonzero(self.compared[batch.indices])
-        if layer == 0:
-            self.buffered = [[] for _ in rows]
-        for held, row in zip(self.buffered, rows, strict=True):
-            held.append(maps[row, :, : lengths[row], : lengths[row]].clone())
-        if layer == self.layers - 1:
-            for held, row in zip(self.buffered, rows, strict=True):
-                self._compare(int(batch.indices[row]), torch.cat(held))
-            self.buffered = []
-
-    def _compare(self, example: int, maps: Float[torch.Tensor, "heads tokens tokens"]) -> None:
-        divergence = divergences(maps)
-        self.total += divergence
-        for where, chosen in ((self.within, self.same), (self.between, self.other)):
-            if chosen.any():
-                where[example] = divergence[chosen].mean()
+        self.buffered.append(maps[rows])
+        if layer < self.layers - 1:
+            return
+        for place, row in enumerate(rows):
+            of_row = torch.cat([kept[place, :, : lengths[row], : lengths[row]] for kept in self.buffered])
+            divergence = divergences(of_row)
+            self.total += divergence
+            for name, chosen in self.chosen.items():
+                if chosen.any():
+                    self.means[name][batch.indices[row]] = divergence[chosen].mean()
+        self.buffered = []
 
     def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        values = {
-            "entropy": self.entropy.mean(0, dtype=np.float64),
-            "divergence": self.total / max(int(self.compared.sum()), 1),
-        }
-        return values, {"entropy": self.entropy, "within": self.within, "between": self.between}
+        values, samples = super().compute()
+        divergence = self.total / max(int(self.compared.sum()), 1)
+        return values | {"divergence": divergence}, samples | self.means
 
 
 @measure("head-statistics", title="entropy of each head, divergence of each pair of heads", source="Clark et al. 2019")
@@ -106,10 +99,7 @@ class HeadStatistics(AttentionMeasure):
         return HeadObserver(*view.shape)
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield a map of entropies, and a chart that shows heads as points.
-
-        The distances between points represent the square roots of the divergences.
-        """
+        """Yield a map of entropies, and heads as points whose distances are the square roots of the divergences."""
         values = np.asarray(measurement.value("entropy"))
         yield HeadMap("Entropy of each head's attention: {who}", values, unit="bits", high=float(np.nanmax(values)))
         distances = np.sqrt(np.asarray(measurement.value("divergence")))

@@ -45,13 +45,12 @@ class LayerAblation(AblationMeasure):
         )
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
-        """Yield the published and the measured curve of scores by layer."""
         theirs, baseline = seeds.published("fig9_layer"), 100 * float(seeds.mean("baseline"))
         if theirs is not None:
-            task = seeds.first.subject.task
+            task = seeds.task.name
             caption = f"K19, figure 9: score with each layer disabled ({published_baseline_text(task)})"
             scores = {"K19": 100 * np.array(theirs)}
-            yield Lines(caption, scores, seeds.metric, from_zero=False, baseline=ABLATION_BASELINES.get(task))
+            yield Lines(caption, scores, seeds.task.metric, from_zero=False, baseline=ABLATION_BASELINES.get(task))
         caption = f"{{who}}: score with each layer disabled (dashed: none disabled, {baseline:.1f})"
         ours = {seeds.first.subject.model: 100 * seeds.mean("score")}
-        yield Lines(caption, ours, seeds.metric, from_zero=False, baseline=baseline)
+        yield Lines(caption, ours, seeds.task.metric, from_zero=False, baseline=baseline)

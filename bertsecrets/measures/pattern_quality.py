@@ -24,7 +24,6 @@ class PatternQuality(SuiteMeasure):
     All values and samples come from the cross-validation that is recorded in the classifiers' training report.
     """
 
-    section = None
     needs = (PatternWeights(),)
 
     def fingerprint(self, context: MeasureContext) -> str:

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from bertsecrets.errors import UserError
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
 from bertsecrets.measures.base.figures import (
     ClassMap,
@@ -43,7 +42,7 @@ from bertsecrets.patterns.classifier import (
 from bertsecrets.patterns.features.feature_table import features
 from bertsecrets.patterns.map_stack import MapStack, second_text
 from bertsecrets.patterns.readings import AUTHORS, READING_TITLES, READINGS
-from bertsecrets.patterns.shares import corrected, majority, raw_shares
+from bertsecrets.patterns.shares import corrected, raw_shares
 from bertsecrets.store.files import digest
 from bertsecrets.texts.published import FIGURE_2_ORDER
 from bertsecrets.types import Measurement
@@ -52,16 +51,12 @@ from bertsecrets.types import Measurement
 class PatternWeights(Requirement):
     """The trained classifiers of attention patterns, one for each reading (see `patterns.readings`)."""
 
-    def missing(self, resources: Resources) -> str | None:
+    def check(self, resources: Resources) -> None:
         folder = chosen_folder()
-        try:
-            report = read_report(folder)
-            for reading in readings_of(report):
-                PatternClassifier.load(folder, reading)
-                held_out_errors(report, reading)
-        except UserError as error:
-            return str(error)
-        return None
+        report = read_report(folder)
+        for reading in readings_of(report):
+            PatternClassifier.load(folder, reading)
+            held_out_errors(report, reading)
 
     def settings(self, resources: Resources) -> dict[str, Any]:
         """Return digests of the classifiers and of their held-out results, and the names of the annotated models."""
@@ -75,7 +70,11 @@ class PatternWeights(Requirement):
 
 
 class PatternObserver:
-    """Observer of one model. It stores the class of each map under each reading, [example, layer, head]."""
+    """Observer of one model. It stores the class of each map under each reading, [example, layer, head].
+
+    `errors` are the mean cross-validation errors (annotated label minus predicted probability) of each annotated head.
+    If the token id `separator` is None, every input is treated as a single text.
+    """
 
     pairs = False
 
@@ -89,13 +88,6 @@ class PatternObserver:
         errors: Mapping[str, Float[np.ndarray, "_ classes"]],
         separator: int | None,
     ):
-        """
-        Args:
-            classifiers: Classifier for each reading.
-            errors: For each reading, the mean cross-validation error of each annotated head. An error is the
-                annotated label minus the predicted probability.
-            separator: Token id of [SEP]. If None, every input is treated as a single text.
-        """
         self.classifiers, self.errors, self.separator = classifiers, errors, separator
         self.predicted = {name: np.full((examples, layers, heads), -1, dtype=np.int8) for name in classifiers}
         self.expected = {name: np.zeros((examples, len(CLASSES))) for name in classifiers}
@@ -116,8 +108,9 @@ class PatternObserver:
         samples: dict[str, np.ndarray] = {}
         for name, predicted in self.predicted.items():
             expected, errors = self.expected[name], self.errors[name]
-            values |= {f"{name}_share_{key(c)}": (predicted == i).mean(0) for i, c in enumerate(CLASSES)}
-            values[f"{name}_majority"], values[f"{name}_agreement"] = majority(predicted)
+            counts = np.stack([(predicted == i).mean(0) for i in range(len(CLASSES))])
+            values |= {f"{name}_share_{key(c)}": count for c, count in zip(CLASSES, counts, strict=True)}
+            values |= {f"{name}_majority": counts.argmax(0), f"{name}_agreement": counts.max(0)}
             shares = {"raw": raw_shares(predicted).mean(0), "corrected": corrected(expected.mean(0), errors.mean(0))}
             for kind, numbers in shares.items():
                 values |= {f"{name}_{kind}_{key(c)}": float(x) for c, x in zip(CLASSES, numbers, strict=True)}
@@ -161,7 +154,7 @@ class Patterns(AttentionMeasure):
         names, device = readings_of(report), view.context.resources.device
         return PatternObserver(
             *view.shape,
-            classifiers={name: PatternClassifier.load(folder, name).to(device) for name in names},
+            classifiers={name: PatternClassifier.load(folder, name, device) for name in names},
             errors={name: held_out_errors(report, name) for name in names},
             separator=view.special_ids["sep"],
         )
@@ -178,14 +171,11 @@ class Patterns(AttentionMeasure):
         """Return a remark if the classifiers were neither trained nor validated on maps of this model."""
         annotated = measurement.settings.get("annotated_models")
         model = recorded_name(measurement.subject.model)
-        if is_papers_model(model) and AUTHORS in readings_in(measurement):
-            return []
-        if annotated and PUBLISHED_NAMES.get(model, model) not in annotated:
-            return [UNCHECKED_REMARK]
-        return []
+        by_authors = is_papers_model(model) and AUTHORS in readings_in(measurement)
+        checked = by_authors or not annotated or PUBLISHED_NAMES.get(model, model) in annotated
+        return [] if checked else [UNCHECKED_REMARK]
 
     def figures(self, measurement: Measurement) -> Iterator[Figure]:
-        """Yield charts of the classes by layer and head, for each reading."""
         for name in readings_in(measurement):
             caption = f"reading {name}{f' ({READING_TITLES[name]})' if name in READING_TITLES else ''}: {{who}}"
             by_class = [100 * np.asarray(measurement.value(f"{name}_share_{key(c)}")).mean(1) for c in CLASSES]

@@ -17,7 +17,6 @@ class PublishedFigures(SuiteMeasure):
     Pearson's correlation for STS-B, and accuracy for the other tasks.
     """
 
-    section = None
     axes = ("task",)
 
     def fingerprint(self, context: MeasureContext) -> str:

@@ -36,10 +36,9 @@ def measure(name: str, *, title: str, source: str, version: int = 1) -> Callable
     """
 
     def register(cls: M) -> M:
-        if name in _MEASURES and type(_MEASURES[name]).__qualname__ != cls.__qualname__:
-            raise ValueError(
-                f"two measures are called {name!r}: {type(_MEASURES[name]).__qualname__} and {cls.__qualname__}"
-            )
+        earlier = type(_MEASURES[name]).__qualname__ if name in _MEASURES else cls.__qualname__
+        if earlier != cls.__qualname__:
+            raise ValueError(f"two measures are called {name!r}: {earlier} and {cls.__qualname__}")
         cls.name, cls.title, cls.source, cls.version = name, title, source, version
         _MEASURES[name] = cls()
         return cls

@@ -12,8 +12,7 @@ from bertsecrets.measures.base.observers import PairObserver, mark_words
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.alignment import Alignment, TokenPairs, all_pairs, zipped_pairs
 from bertsecrets.models.attention import Observer
-from bertsecrets.texts.parsing import WORD_FEATURES, Parses, verb_subject_links
-from bertsecrets.types import Span
+from bertsecrets.texts.parsing import WORD_FEATURES, Parse, verb_subject_links
 
 
 @measure("relations", title="token-to-token attention", source="K19 4.5")
@@ -39,7 +38,7 @@ class Relations(AttentionMeasure):
 
 
 def relation_pairs(
-    alignment: Alignment, first: Parses, second: Parses | None = None, *, zipped: bool = False
+    alignment: Alignment, first: list[Parse], second: list[Parse] | None = None, *, zipped: bool = False
 ) -> dict[str, TokenPairs]:
     """Return the token pairs of K19 section 4.5 in both directions: noun and pronoun, verb and subject.
 
@@ -48,19 +47,15 @@ def relation_pairs(
     """
     nouns, pronouns = (mark_words(alignment, WORD_FEATURES[kind], first, second) for kind in ("noun", "pronoun"))
     noun_pronoun = all_pairs(nouns, pronouns)
-    verb_subject = alignment.links(_links(first), 0)
     if zipped:
         verbs, subjects = (mark_words(alignment, WORD_FEATURES[kind], first, second) for kind in ("verb", "subject"))
         verb_subject = zipped_pairs(verbs, subjects)
-    elif second is not None:
-        verb_subject = verb_subject + alignment.links(_links(second), 1)
+    else:
+        in_first, in_second = ([*map(verb_subject_links, parses)] for parses in (first, second or ()))
+        verb_subject = alignment.links(in_first, 0) + alignment.links(in_second, 1)
     return {
         "noun_pronoun": noun_pronoun,
         "pronoun_noun": noun_pronoun.reverse,
         "verb_subject": verb_subject,
         "subject_verb": verb_subject.reverse,
     }
-
-
-def _links(parses: Parses) -> list[list[tuple[Span, Span]]]:
-    return [verb_subject_links(words) for words in parses.sentences]

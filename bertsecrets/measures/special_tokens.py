@@ -85,7 +85,6 @@ class SpecialTokens(AttentionMeasure):
         for name in ("sep", "cls"):
             ours, token = seeds.mean(name), f"attention to [{name.upper()}]"
             if not np.isnan(ours).all():
+                theirs = seeds.published(f"fig6_{name.upper()}")
                 captions = (f"K19, figure 6, {token}", f"{{who}}: {token}")
-                yield from published_and_measured(
-                    seeds.published(f"fig6_{name.upper()}"), ours, "attention received", captions
-                )
+                yield from published_and_measured(theirs, ours, "attention received", captions)

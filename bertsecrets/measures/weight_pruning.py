@@ -7,7 +7,7 @@ pretrained model separately, including embeddings, and then continue training. T
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,7 +40,6 @@ class WeightPruning(RemovalMeasure):
     Samples: `predicted` [step, example], `baseline_predicted` and `target` [example].
     """
 
-    passes: ClassVar[float] = 1 + len(PRUNED_SHARES)
     axes = ("step",)
 
     def check_model(self, classifier: OpenModel) -> None:
@@ -80,10 +79,7 @@ class WeightPruning(RemovalMeasure):
 
 
 def layer_weights(model: Any) -> list[nn.Parameter]:
-    """Return the weight matrices in a model's layers, without embeddings.
-
-    The matrices of a mixture of experts are included. They are stacked in three-dimensional tensors.
-    """
+    """Return the weight matrices in a model's layers, without embeddings. Those of a mixture of experts are stacked."""
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     weights = [
         weight

@@ -59,12 +59,6 @@ class PatternClassifier:
         )
         return ((trees + REGRESSION_WEIGHT * line) / self.temperature).softmax(1)
 
-    def to(self, device: torch.device | str) -> "PatternClassifier":
-        """Return the classifier with its tensors on the given device."""
-        return PatternClassifier(self.trees.to(device), self.linear.to(device), self.temperature)
-
-    # ------------------------------------------------------------------ files
-
     def save(self, path: Path) -> None:
         """Write the weights to a file. Equal classifiers produce identical files."""
         tensors = {
@@ -78,8 +72,8 @@ class PatternClassifier:
         path.chmod(0o644)
 
     @classmethod
-    def load(cls, folder: Path, reading: str) -> "PatternClassifier":
-        """Load a reading's classifier from a folder."""
+    def load(cls, folder: Path, reading: str, device: torch.device | str = "cpu") -> "PatternClassifier":
+        """Load a reading's classifier from a folder, with its tensors on the given device."""
         path = weights_path(folder, reading)
         if file_sha256(path) != report_of(read_report(folder), reading)["weights_sha256"]:
             raise UserError(f"{path} does not match the {REPORT_FILE} next to it: {REMEDY}")
@@ -92,13 +86,12 @@ class PatternClassifier:
         facts = facts if isinstance(facts, dict) else {}
         if facts.get("features") != digest(feature_names()) or facts.get("classes") != list(CLASSES):
             raise UserError(f"{path} was trained with the features or classes of another version: {REMEDY}")
-        problem = _problem(parts, facts)
-        if problem:
+        if problem := _problem(parts, facts):
             raise UserError(f"{path} is damaged ({problem}): {REMEDY}")
         fields: dict[str, dict[str, torch.Tensor]] = {"trees": {}, "linear": {}}
         for name, value in parts.items():
             part, _, field = name.partition(".")
-            fields[part][field] = value.long() if value.dtype == torch.int else value
+            fields[part][field] = value.to(device, torch.long if value.dtype == torch.int else value.dtype)
         return cls(Trees(**fields["trees"], depth=facts["depth"]), Softmax(**fields["linear"]), facts["temperature"])
 
 
@@ -151,7 +144,7 @@ def read_report(folder: Path) -> dict[str, Any]:
     """Return the training report for the classifiers in a folder."""
     report = read_json(folder / REPORT_FILE)
     of = report.get("readings") if isinstance(report, dict) else None
-    if not isinstance(of, dict) or not set(READINGS) <= of.keys() or not all(map(_complete, of.values())):
+    if not isinstance(of, dict) or not {*READINGS} <= of.keys() or not all(map(_complete, of.values())):
         raise UserError(f"{folder / REPORT_FILE} is not a training report of pattern classifiers: {REMEDY}")
     return report
 
@@ -170,8 +163,7 @@ def report_of(report: dict[str, Any], reading: str) -> dict[str, Any]:
     """Return the section of a training report that describes a reading's classifier."""
     if reading not in report["readings"]:
         raise UserError(f"no classifier for the reading {reading!r}: {near_matches(reading, readings_of(report))}")
-    part: dict[str, Any] = report["readings"][reading]
-    return part
+    return dict(report["readings"][reading])
 
 
 def annotated_models(report: dict[str, Any]) -> list[str]:

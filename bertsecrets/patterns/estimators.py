@@ -3,7 +3,7 @@
 The models are stored without pickle. The code that trains these models is in `instruments`.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -60,11 +60,6 @@ class Trees:
         children = torch.where(leaf[:, None], own[:, None], torch.stack([self.right, self.left], dim=1))
         return self.feature.clamp(min=0).int(), threshold, children.flatten().int()
 
-    def to(self, device: torch.device | str) -> "Trees":
-        """Return the trees with their tensors on the given device."""
-        moved = {f.name: getattr(self, f.name).to(device) for f in fields(self) if f.name != "depth"}
-        return Trees(**moved, depth=self.depth)
-
 
 @dataclass(frozen=True)
 class Softmax:
@@ -79,7 +74,3 @@ class Softmax:
         """Return the class probabilities of maps from their features."""
         rows = (table.double() - self.mean) / self.scale
         return (rows @ self.weight.T + self.bias).softmax(1)
-
-    def to(self, device: torch.device | str) -> "Softmax":
-        """Return the regression with its tensors on the given device."""
-        return Softmax(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})

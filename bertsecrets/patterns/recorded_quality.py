@@ -16,10 +16,7 @@ from bertsecrets.texts.metrics import f1_by_class, macro_f1
 
 
 def recorded_quality(report: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the quality of the classifiers on held-out annotated heads, as recorded in their training report.
-
-    The module `measures.pattern_quality` describes the returned values and samples.
-    """
+    """Return the recorded quality of the classifiers on held-out annotated heads (see `measures.pattern_quality`)."""
     values: dict[str, Any] = {}
     samples: dict[str, np.ndarray] = {}
     for reading in READINGS:

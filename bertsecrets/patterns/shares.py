@@ -99,9 +99,3 @@ def by_head(values: Float[np.ndarray, "maps classes"], heads: np.ndarray) -> Flo
     sums = np.zeros((len(names), values.shape[1]))
     np.add.at(sums, places, values)
     return sums / np.bincount(places)[:, None]
-
-
-def majority(predicted: Int[np.ndarray, " examples *heads"]) -> tuple[np.ndarray, np.ndarray]:
-    """Return each head's most frequent class (an index into `CLASSES`) and the fraction of examples in this class."""
-    counts = np.stack([(predicted == i).mean(0) for i in range(len(CLASSES))])
-    return counts.argmax(0), counts.max(0)

@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,19 +53,16 @@ class Annotation:
     elements: tuple[tuple[str, Span], ...]
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The selected sentences, and the number of annotated sentences that were rejected for each reason."""
+def choose(
+    annotations: Iterable[Annotation], core_sets: Mapping[str, frozenset[str]]
+) -> tuple[list[FrameSentence], dict[str, int]]:
+    """Return the sentences that pass the filters, in order, and the number of rejected sentences for each reason.
 
-    sentences: list[FrameSentence]
-    refused: dict[str, int] = field(default_factory=dict)
-
-
-def choose(annotations: Iterable[Annotation], core_sets: Mapping[str, frozenset[str]]) -> Chosen:
-    """Select the sentences that pass the filters, in order. `core_sets` has the names of each frame's core elements."""
+    `core_sets` has the names of each frame's core elements.
+    """
     outcomes = [_judge(annotation, core_sets.get(annotation.frame, frozenset())) for annotation in annotations]
     sentences = [outcome for outcome in outcomes if isinstance(outcome, FrameSentence)]
-    return Chosen(sentences, Counter(outcome for outcome in outcomes if isinstance(outcome, str)))
+    return sentences, Counter(outcome for outcome in outcomes if isinstance(outcome, str))
 
 
 def _judge(annotation: Annotation, core: frozenset[str]) -> FrameSentence | str:
@@ -140,9 +137,8 @@ def _record(line: str, where: str) -> FrameSentence:
         raise UserError(f"{where}: not valid JSON ({excerpt(error, 100)}): {form}") from error
     if not isinstance(record, dict):
         raise UserError(f"{where}: found a JSON {type(record).__name__} instead of an object: {form}")
-    sentence: Any = record.get("sentence")
-    target: Any = record.get("target")
-    elements: Any = record.get("core_elements")
+    entries: Any = map(record.get, ("sentence", "target", "core_elements"))
+    sentence, target, elements = entries
     texts = [sentence, target, *(elements if isinstance(elements, list) else [None])]
     if not elements or not all(isinstance(text, str) and text.strip() for text in texts):
         raise UserError(f"{where}: an entry is missing, empty or not a text: {form}")

@@ -8,12 +8,12 @@ import html
 import re
 import xml.etree.ElementTree as ElementTree  # nosec B405
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.reading import read_bytes
 from bertsecrets.store.files import files_below
-from bertsecrets.texts.framenet import SENTENCE_TOKENS, Annotation, Chosen, choose, read_jsonl
+from bertsecrets.texts.framenet import SENTENCE_TOKENS, Annotation, FrameSentence, choose, read_jsonl
 
 FRAME_OF_UNIT = re.compile(rb"\sframe=\"([^\"]+)\"")
 XML_FILE_BYTES = 64 * 2**20  # maximum size of an XML file; the largest one has 2 MB
@@ -40,18 +40,18 @@ def check_frames(path: Path, *, read: bool) -> None:
         _xml_files(path)
 
 
-def open_frames(path: Path) -> Chosen:
+def open_frames(path: Path) -> list[FrameSentence]:
     """Return the sentences in a `.jsonl` file, or the sentences selected from a FrameNet folder."""
     if path.suffix.lower() in JSON_SUFFIXES:
-        return Chosen(read_jsonl(path))
+        return read_jsonl(path)
     annotations, core_sets = read_framenet(path)
-    chosen = choose(annotations, core_sets)
-    if not chosen.sentences:
-        reasons = ", ".join(f"{count} x {reason}" for reason, count in chosen.refused.items())
+    sentences, refused = choose(annotations, core_sets)
+    if not sentences:
+        reasons = ", ".join(f"{count} x {reason}" for reason, count in refused.items())
         raise UserError(
             f"none of the {len(annotations)} short example sentences in {path} passes the filters. Reasons: {reasons}"
         )
-    return chosen
+    return sentences
 
 
 def read_framenet(path: Path) -> tuple[list[Annotation], dict[str, frozenset[str]]]:
@@ -59,17 +59,16 @@ def read_framenet(path: Path) -> tuple[list[Annotation], dict[str, frozenset[str
     units: list[tuple[int, list[Annotation]]] = []
     core_sets: dict[str, frozenset[str]] = {}
     for file in _xml_files(path):
-        name, content = file.relative_to(path.parent).as_posix(), read_bytes(file, XML_FILE_BYTES)
+        content = read_bytes(file, XML_FILE_BYTES)
         try:
-            if PurePosixPath(name).parent.name == "lu":
-                number = re.search(r"\d+", PurePosixPath(name).stem)
+            if file.parent.name == "lu":
+                number = re.search(r"\d+", file.stem)
                 units.append((int(number.group()) if number else 0, list(exemplars(content))))
             else:
-                frame, core_set = read_frame(content)
-                core_sets[frame] = core_set
+                core_sets.update([read_frame(content)])
         except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError means an unknown encoding
-            reason = excerpt(error, 150)
-            raise UserError(f"{path}: {excerpt(name, 100)} is damaged ({reason}): unpack FrameNet again") from error
+            name, reason = excerpt(file.relative_to(path.parent).as_posix(), 100), excerpt(error, 150)
+            raise UserError(f"{path}: {name} is damaged ({reason}): unpack FrameNet again") from error
     units.sort(key=lambda unit: unit[0])
     return [annotation for _, annotations in units for annotation in annotations], core_sets
 

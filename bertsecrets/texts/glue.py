@@ -29,9 +29,8 @@ SPLITS = ("train", "dev")
 MADE_UP_COLUMN = "made_up"  # a column of the suite's own corpus that no GLUE data set has
 FETCH_RECORD = "fetched.json"  # record of the splits in a GLUE folder written by `fetch --output`
 TEXT_CHARACTERS = 100_000  # characters, about 20 times GLUE's longest text
-SCORE_PATTERN = re.compile(
-    r"[0-9]{1,3}(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?"
-)  # float() also accepts 1_0 and non-ASCII digits
+# float() also accepts 1_0 and non-ASCII digits.
+SCORE_PATTERN = re.compile(r"[0-9]{1,3}(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 
 # The sha256 of the hub's files at this revision, from their LFS pointers. Several public projects pin the files of
 # MRPC, QQP and SST-2, and one project pins the others.
@@ -100,10 +99,7 @@ class Split:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The SHA-256 hex digest of all texts and labels in order, each preceded by its length.
-
-        A split from the hub and a local copy of it have the same fingerprint.
-        """
+        """The SHA-256 hex digest of all texts and labels in order, each preceded by its length, from any source."""
         sha = hashlib.sha256(f"{self.task.identity} {self.name}".encode())
         second = self.sentence2 or [""] * len(self)
         for row in zip(self.sentence1, second, self.labels, strict=True):
@@ -356,18 +352,12 @@ def from_hub_table(task: Task, name: str, table) -> Split:
 
 def official_problem(split: Split) -> str | None:
     """Return a message if the row or class counts of a split differ from the official counts, or else None."""
-    task = split.task
-    expected = task.dev_rows if split.name == "dev" else task.train_rows
-    if len(split) != expected:
-        return f"it has {len(split)} rows, but {task.title}'s official {split.name} split has {expected}"
-    counts = task.dev_counts if split.name == "dev" else task.train_counts
-    held = Counter(split.labels)
-    for label, count in counts.items():
-        if held[label] != count:
-            return (
-                f"it has {held[label]} rows with the label {label}, but {task.title}'s official {split.name} split has "
-                f"{count}"
-            )
+    task, held = split.task, Counter(split.labels)
+    rows, counts = (task.dev_rows, task.dev_counts) if split.name == "dev" else (task.train_rows, task.train_counts)
+    of_labels = [(held[label], count, f" with the label {label}") for label, count in counts.items()]
+    for found, official, which in [(len(split), rows, ""), *of_labels]:
+        if found != official:
+            return f"it has {found} rows{which}, but {task.title}'s official {split.name} split has {official}"
     return None
 
 

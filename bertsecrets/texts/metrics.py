@@ -117,10 +117,7 @@ def score(metric: str, predicted: np.ndarray, target: np.ndarray) -> float:
 
 
 def scores(task: Task, predicted: np.ndarray, target: np.ndarray) -> dict[str, float]:
-    """Return all metrics of a task as fractions.
-
-    For regression, these are two correlations. For classification, they are the accuracy and the metric of the task.
-    """
+    """Return all metrics of a task as fractions: two correlations, or the accuracy and the metric of the task."""
     if not task.regression:
         return {name: score(name, predicted, target) for name in dict.fromkeys(("accuracy", task.metric))}
     from scipy.stats import rankdata  # takes most of a second to import

@@ -8,9 +8,8 @@ imported only when it is used. Parses are cached on disk under a digest of the t
 import json
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unicodedata import category
 
 from bertsecrets.errors import UserError
@@ -27,8 +26,7 @@ SPACY_INSTALL = 'pip install "spacy>=3.8.11"'
 ACCURACY_SCORES = frozenset({"tag_acc", "dep_uas", "dep_las", "subject", "object"})  # scores recorded in results
 
 
-@dataclass(frozen=True)
-class Word:
+class Word(NamedTuple):
     """A word with its text, its position (characters `start` to `stop`), its Penn tag, and its relation to `head`.
 
     `head` is the index of the word that governs this word. A root is its own head.
@@ -47,26 +45,11 @@ class Word:
         return self.start, self.stop
 
 
-Sentence = tuple[Word, ...]
-
-
-@dataclass(frozen=True)
-class Parses:
-    """The words of each text, in order, and a description of the pipeline that parsed the texts."""
-
-    sentences: list[Sentence]
-    pipeline: dict[str, Any]
-
-    def spans(self, wanted: Callable[[Word], bool]) -> list[list[Span]]:
-        """Return one list per text, with the spans of the words for which `wanted` returns True."""
-        return [[word.span for word in words if wanted(word)] for words in self.sentences]
+Parse = tuple[Word, ...]  # the words of a text, in order
 
 
 def is_negation(word: Word) -> bool:
-    """Return whether a word is one of K19's negations, such as "not", "never", or a contraction that ends in "n't".
-
-    The apostrophe may be straight or curly.
-    """
+    """Return whether a word is one of K19's negations, or a contraction that ends in "n't" (with any apostrophe)."""
     text = word.text.lower().replace("\u2019", "'")
     return text in NEGATIONS or text.endswith("n't") or text == "cannot"
 
@@ -87,16 +70,13 @@ WORD_FEATURES: dict[str, Callable[[Word], bool]] = {
 }
 
 
-def verb_subject_links(words: Sentence) -> list[tuple[Span, Span]]:
-    """Return the spans of each verb and its subject in a text, as pairs (K19 section 4.5).
-
-    As in K19's code, only active subjects (`nsubj`) that depend on a verb are included.
-    """
+def verb_subject_links(words: Parse) -> list[tuple[Span, Span]]:
+    """Return the spans of each verb and its active subject (`nsubj`) as pairs, as in K19's code (section 4.5)."""
     governed = [(words[word.head], word) for word in words if word.relation == "nsubj"]
     return [(verb.span, subject.span) for verb, subject in governed if verb.tag.startswith("VB")]
 
 
-def parse(texts: Sequence[str], pipeline: str, cache: Path) -> Parses:
+def parse(texts: Sequence[str], pipeline: str, cache: Path) -> list[Parse]:
     """Tag and parse texts with a spaCy pipeline. Repeated texts are parsed once.
 
     Args:
@@ -114,19 +94,17 @@ def parse(texts: Sequence[str], pipeline: str, cache: Path) -> Parses:
             tuple(Word(t.text, t.idx, t.idx + len(t), t.tag_, t.dep_, t.head.i) for t in doc)
             for doc in nlp.pipe(different, batch_size=256)
         ]
-        rows = [[astuple(word) for word in words] for words in sentences]
-        write_whole(path, json.dumps(with_digest({"parses": rows}), ensure_ascii=False))
+        write_whole(path, json.dumps(with_digest({"parses": sentences}), ensure_ascii=False))
     by_text = dict(zip(different, sentences, strict=True))
-    return Parses([by_text[text] for text in texts], facts)
+    return [by_text[text] for text in texts]
 
 
 def parse_pairs(
     first: Sequence[str], second: Sequence[str] | None, pipeline: str, cache: Path
-) -> tuple[Parses, Parses | None]:
+) -> tuple[list[Parse], list[Parse] | None]:
     """Parse the first text of each example and, for pairs of texts, the second. See `parse` for the arguments."""
     both = parse([*first, *(second or [])], pipeline, cache)
-    of_first = Parses(both.sentences[: len(first)], both.pipeline)
-    return of_first, None if second is None else Parses(both.sentences[len(first) :], both.pipeline)
+    return both[: len(first)], None if second is None else both[len(first) :]
 
 
 def spacy_module() -> Any:
@@ -178,7 +156,7 @@ def describe(nlp: Any) -> dict[str, Any]:
     return {**facts, "accuracy": known, "fingerprint": digest([facts, known, files])}
 
 
-def _read_cache(path: Path, expected: int) -> list[Sentence] | None:
+def _read_cache(path: Path, expected: int) -> list[Parse] | None:
     """Return the cached parses, or None if the file is missing or damaged and texts must be parsed again."""
     data = read_json_object(path)
     try:

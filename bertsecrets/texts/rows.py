@@ -37,12 +37,8 @@ class TaskRows:
     train_limit: int | None = None
     grid_limit: int | None = None
     trains: bool = True
-    _read: dict[tuple[str, str], tuple[tuple[str, ...], Split]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-    _cut: dict[tuple[str, str, int | None, bool, bool], tuple[Split, Split]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )  # each with the whole split from which it was cut
+    # Splits that were read, with the state of their file, and cut splits, with the whole split.
+    _kept: dict[tuple[Any, ...], tuple[Any, Split]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def split(
         self, task_name: str, name: str, most: int | None = None, *, first: bool = False, quoted: bool = False
@@ -57,17 +53,17 @@ class TaskRows:
         wanted = min((number for number in (self._limit(name), most) if number is not None), default=None)
         key = (task_name, name, wanted, first, quoted)
         whole = self.whole(task_name, name)
-        if key not in self._cut or self._cut[key][0] is not whole:
+        if key not in self._kept or self._kept[key][0] is not whole:
             rows = read_quoted(whole) if quoted else whole
-            self._cut[key] = whole, rows.head(wanted) if first else draw_rows(rows, wanted)
-        return self._cut[key][1]
+            self._kept[key] = whole, rows.head(wanted) if first else draw_rows(rows, wanted)
+        return self._kept[key][1]
 
     def whole(self, task_name: str, name: str) -> Split:
         """Return a checked split with all of its rows."""
         key, state = (task_name, name), self.source.state(task(task_name), name)
-        if key not in self._read or self._read[key][0] != state:
-            self._read[key] = state, self.source.split(task(task_name), name)
-        return self._read[key][1]
+        if key not in self._kept or self._kept[key][0] != state:
+            self._kept[key] = state, self.source.split(task(task_name), name)
+        return self._kept[key][1]
 
     def _limit(self, name: str) -> int | None:
         return self.train_limit if name == "train" else self.limit

@@ -172,10 +172,5 @@ def task(name: str) -> Task:
     ('MNLI-m', 'accuracy')
     """
     folded = task_name_of(name)
-    spellings = {
-        "mnlim": "mnli",
-        "mnlimatched": "mnli",
-        "sts": "stsb",
-        "sst": "sst2",
-    }  # unless own tasks have the names
+    spellings = {"mnlim": "mnli", "mnlimatched": "mnli", "sts": "stsb", "sst": "sst2"}  # also names of own tasks
     return TASKS[folded if folded in TASKS else spellings.get(folded, name)]

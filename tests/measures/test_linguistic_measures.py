@@ -17,7 +17,7 @@ from bertsecrets.models.alignment import TokenPairs, encode_words
 from bertsecrets.models.attention import Pass, Tap
 from bertsecrets.models.encoding import Batch, collate
 from bertsecrets.texts.framenet import FrameSentence
-from bertsecrets.texts.parsing import Parses, is_negation
+from bertsecrets.texts.parsing import is_negation
 
 
 def batch_of(indices, lengths, width):
@@ -58,7 +58,7 @@ def test_zipped_pairs_join_the_kth_verb_with_the_kth_subject():
     tags = {"sat": "VBD", "mat": "VBD"}
     words = words_of("sat mat cat cats", tags, {"cat": "nsubj", "cats": "nsubj"}, {"cat": 1, "cats": 0})
     _, alignment = encode_words(tiny_tokenizer(), ["sat mat cat cats"])
-    own, zipped = (relation_pairs(alignment, Parses([words], {}), zipped=of) for of in (False, True))
+    own, zipped = (relation_pairs(alignment, [words], zipped=of) for of in (False, True))
     of_verbs = [
         (pairs["verb_subject"].source.tolist(), pairs["verb_subject"].target.tolist()) for pairs in (own, zipped)
     ]
@@ -154,7 +154,7 @@ def test_frame_attention_equals_maps_of_transformers(model, tokenizer):
 def test_padding_never_changes_a_value(model, tokenizer):
     texts = [s.sentence for s in SENTENCES]
     encoded, alignment = encode_words(tokenizer, texts)
-    parses = Parses([words_of(text, {"him": "PRP"}) for text in texts], {})
+    parses = [words_of(text, {"him": "PRP"}) for text in texts]
     marks = feature_marks(alignment, encoded.input_ids, {"cls": 2, "sep": 3}, parses)
 
     def measure(groups, width):

@@ -17,7 +17,7 @@ from bertsecrets.patterns.classifier import SHIPPED_FOLDER, PatternClassifier
 from bertsecrets.patterns.features.feature_table import features
 from bertsecrets.patterns.map_stack import second_text
 from bertsecrets.patterns.readings import READINGS
-from bertsecrets.patterns.shares import corrected, majority, on_simplex, raw_shares, reader_spread
+from bertsecrets.patterns.shares import corrected, on_simplex, raw_shares, reader_spread
 from bertsecrets.settings import load_settings
 from bertsecrets.types import Measurement, Subject
 from instruments.annotation.agreement import reader_shares
@@ -46,9 +46,12 @@ def test_the_correction_removes_errors_common_to_all_heads():
 def test_raw_shares_and_majorities_by_hand():
     predicted = np.array([[[0, 4]], [[0, 3]], [[1, 3]]])  # 3 examples, 1 layer, 2 heads
     np.testing.assert_allclose(raw_shares(predicted)[:, [0, 3, 4]], [[0.5, 0, 0.5], [0.5, 0.5, 0], [0, 0.5, 0]])
-    classes, agreement = majority(predicted)
-    assert classes.tolist() == [[0, 3]]
-    np.testing.assert_allclose(agreement, [[2 / 3, 2 / 3]])
+    classifiers = {"special": PatternClassifier.load(SHIPPED_FOLDER, "special")}
+    observer = PatternObserver(3, 1, 2, classifiers=classifiers, errors={"special": np.zeros((1, 5))}, separator=None)
+    observer.predicted["special"][:] = predicted
+    values, _ = observer.compute()
+    assert values["special_majority"].tolist() == [[0, 3]]
+    np.testing.assert_allclose(values["special_agreement"], [[2 / 3, 2 / 3]])
 
 
 def behind_separator(ids: list[int], separator: int) -> int:

@@ -65,8 +65,8 @@ def test_frame_sentences_are_distinct_transfers_that_pass_the_papers_filters(tmp
         assert "thing" in names
         found |= {frozenset(names)}
         spans = tuple(zip(names, sentence.core_elements, strict=True))
-        chosen = choose([Annotation(sentence.sentence, "Transfer", (sentence.target,), spans)], core_sets)
-        assert [*map(set, (one.core_elements for one in chosen.sentences))] == [set(sentence.core_elements)], sentence
+        chosen, _ = choose([Annotation(sentence.sentence, "Transfer", (sentence.target,), spans)], core_sets)
+        assert [*map(set, (one.core_elements for one in chosen))] == [set(sentence.core_elements)], sentence
     assert found == {frozenset(names) for names in (("thing",), ("thing", "giver"), ("thing", "recipient"))}
 
 

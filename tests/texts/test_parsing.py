@@ -14,7 +14,7 @@ from bertsecrets.measures.base.needs import pipeline_facts
 from bertsecrets.measures.relations import relation_pairs
 from bertsecrets.models.alignment import encode_words
 from bertsecrets.store.files import with_digest
-from bertsecrets.texts.parsing import WORD_FEATURES, Parses, Word, parse, parse_pairs, verb_subject_links
+from bertsecrets.texts.parsing import WORD_FEATURES, Word, parse, parse_pairs, verb_subject_links
 from instruments.train_parser import train_pipeline
 from instruments.treebank import read_treebank, spacing
 
@@ -54,8 +54,8 @@ def test_a_verb_is_linked_to_its_own_subject_only():
 def test_relations_of_two_texts(tokenizer):
     first, second = "the cat sat", "him sat"
     tags, relations = {"sat": "VBD", "him": "PRP", "the": "DT"}, {"cat": "nsubj", "him": "nsubj"}
-    one = Parses([words_of(first, tags, relations, {"cat": 2})], {})
-    other = Parses([words_of(second, tags, relations, {"him": 1})], {})
+    one = [words_of(first, tags, relations, {"cat": 2})]
+    other = [words_of(second, tags, relations, {"him": 1})]
     _, alignment = encode_words(tokenizer, [first], [second])  # [CLS] the cat sat [SEP] him sat [SEP]
     pairs = relation_pairs(alignment, one, other)
     assert listed(pairs["noun_pronoun"]) == [(2, 5)]
@@ -111,20 +111,21 @@ def test_a_trained_pipeline_parses_caches_and_names_itself(pipeline, tmp_path):
     texts = ["The cat was seen by mice.", "He isn't a cat.", "The cat was seen by mice."]
     cache = tmp_path / "cache"
     parses = parse(texts, pipeline, cache)
-    assert parses.sentences[0] == parses.sentences[2]
-    assert [texts[1][slice(*word.span)] for word in parses.sentences[1]] == ["He", "is", "n't", "a", "cat", "."]
-    assert parses.pipeline["name"] == "en_treebank_small"
-    assert set(parses.pipeline["accuracy"]) >= {"tag_acc", "dep_las", "subject", "object"}
+    assert parses[0] == parses[2]
+    assert [texts[1][slice(*word.span)] for word in parses[1]] == ["He", "is", "n't", "a", "cat", "."]
+    facts = pipeline_facts(pipeline)
+    assert facts["name"] == "en_treebank_small"
+    assert set(facts["accuracy"]) >= {"tag_acc", "dep_las", "subject", "object"}
     (file,) = cache.iterdir()
     stored = json.loads(file.read_text(encoding="utf-8"))
     stored["parses"][0][0][3] = "XX"
     file.write_text(json.dumps(with_digest({"parses": stored["parses"]})), encoding="utf-8")
-    assert parse(texts, pipeline, cache).sentences[0][0].tag == "XX"  # read, not parsed again
+    assert parse(texts, pipeline, cache)[0][0].tag == "XX"  # read, not parsed again
     for damaged in (json.dumps(stored), "[", json.dumps(stored["parses"]), json.dumps(with_digest({}))):
         file.write_text(damaged, encoding="utf-8")
-        assert parse(texts, pipeline, cache).sentences == parses.sentences  # parsed again
+        assert parse(texts, pipeline, cache) == parses  # parsed again
     first, second = parse_pairs(texts[:1], texts[1:2], pipeline, cache)
-    assert first.sentences + second.sentences == parses.sentences[:2]
+    assert first + second == parses[:2]
     assert parse_pairs(texts[:1], None, pipeline, cache)[1] is None
     with pytest.raises(UserError, match="already exists"):
         train_pipeline(tmp_path, Path(pipeline))

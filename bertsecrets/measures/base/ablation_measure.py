@@ -10,7 +10,7 @@ computed in both precisions.
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -92,16 +92,12 @@ class AblationMeasure(HeadRemovalMeasure):
         """Return the sets of heads to disable, and a plural noun that describes them in the progress bar."""
 
     def finish(self, options: Any, values: dict[str, Any], sets: Sequence[HeadSet], shape: tuple[int, int]) -> None:
-        """Convert the values in place to the form that this measure stores.
-
-        By default, nothing is changed, so the values contain one score per set of heads.
-        """
+        """Convert the values in place to the form that this measure stores: by default, one score per set of heads."""
         return
 
     def check_model(self, classifier: OpenModel) -> None:
         """Check that the model's heads can be disabled."""
-        engine = Engine.open(classifier)
-        engine.check_longest(probe_inputs(classifier))
+        Engine.open(classifier).check_longest(probe_inputs(classifier))
 
     def inputs(self, context: MeasureContext) -> dict[str, Any]:
         """Return the inputs of the cache key, including the precision of the forward passes."""
@@ -198,18 +194,19 @@ def set_ablation(
         these predictions, and `sample_differs` is the number of those that differ.
     """
     everything = [BASELINE, *sets]
-    exact: np.ndarray | None = None
-    if precision == "bfloat16":
-        reference = Engine.open(opened, device, ablation=ablation)
-        checked_rows, instead = encoded.head(CHECKED_ROWS), reference.instead(encoded)
-        exact = _answers(task, ablate(reference, checked_rows, everything, instead=instead))
-        opened.model.to(torch.bfloat16)
     engine = Engine.open(opened, device, ablation=ablation)
     instead = engine.instead(encoded)
 
-    def compute(portion: Sequence[HeadSet], advance: Callable[[float], Any]) -> Shaped[np.ndarray, "sets examples"]:
-        return _answers(task, ablate(engine, encoded, portion, instead=instead, progress=advance))
+    def compute(portion, advance=None, rows=encoded) -> Shaped[np.ndarray, "sets examples"]:
+        logits = ablate(engine, rows, portion, instead=instead, progress=advance)
+        check_finite(torch.from_numpy(logits))
+        return np.stack([decide(task, of_set) for of_set in logits]).astype(_answer_type(task))
 
+    if precision == "bfloat16":
+        exact = compute(everything, rows=encoded.head(CHECKED_ROWS))
+        opened.model.to(torch.bfloat16)
+        engine = Engine.open(opened, device, ablation=ablation)
+        instead = engine.instead(encoded)
     with progress(title, len(everything), "set") as shown:
         if folder is None:
             predicted = compute(everything, shown.advance)
@@ -225,22 +222,12 @@ def set_ablation(
             predicted = grid.fill(compute, shown.advance)
     truth = np.asarray(targets)
     scores = np.array([score(task.metric, of_set, truth) for of_set in predicted])
-    checked: dict[str, Any] = {}
-    if exact is not None:
+    values: dict[str, Any] = {"baseline": float(scores[0]), "score": scores[1:]}
+    if precision == "bfloat16":
         tolerance = SCORE_TOLERANCE_POINTS if task.regression else 0
         differ = np.abs(exact.astype(np.float32) - predicted[:, :CHECKED_ROWS]) > tolerance
-        checked = {"sampled": differ.size, "sample_differs": int(differ.sum())}
-    return (
-        {"baseline": float(scores[0]), "score": scores[1:], **checked},
-        {"predicted": predicted[1:], "baseline_predicted": predicted[0], "target": truth},
-    )
-
-
-def _answers(task: Task, logits: Shaped[np.ndarray, "sets examples outputs"]) -> Shaped[np.ndarray, "sets examples"]:
-    """Return the predictions with each set of heads disabled."""
-    check_finite(torch.from_numpy(logits))
-    answers = np.stack([decide(task, of_set) for of_set in logits])
-    return answers.astype(_answer_type(task))
+        values |= {"sampled": differ.size, "sample_differs": int(differ.sum())}
+    return values, {"predicted": predicted[1:], "baseline_predicted": predicted[0], "target": truth}
 
 
 def _answer_type(task: Task) -> np.dtype:

@@ -26,7 +26,7 @@ from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.progress import progress
 from bertsecrets.texts.glue import Split
-from bertsecrets.texts.parsing import Parses, parse_pairs
+from bertsecrets.texts.parsing import Parse, parse_pairs
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class AttentionRun:
         return encode_words(self.tokenizer, rows.sentence1, rows.sentence2, self.length)[1]
 
     @cached_property
-    def parses(self) -> tuple[Parses, Parses | None]:
+    def parses(self) -> tuple[list[Parse], list[Parse] | None]:
         """The words of the first and second texts, tagged and parsed by spaCy and cached between runs."""
         resources = self.context.resources
         return parse_pairs(self.rows.sentence1, self.rows.sentence2, resources.spacy, resources.kept / "parses")
@@ -135,10 +135,7 @@ class AttentionMeasure(MapMeasure):
         return {name: value for name, value in options.given().items() if name in AttentionMeasure.Options.model_fields}
 
     def options_in(self, view: "AttentionRun") -> Any:
-        """Return this measure's options.
-
-        If another measure started the pass, options that are not in `shared_options` have their default values.
-        """
+        """Return this measure's options. If another measure started the pass, only `shared_options` are given."""
         options = view.context.options
         return options if isinstance(options, self.Options) else self.check_options(self.shared_options(options))
 
@@ -219,5 +216,6 @@ class EncoderMeasure(MapMeasure):
 class SuiteMeasure(EncoderMeasure):
     """A measure that uses no model, but only data that the suite contains."""
 
+    section: ClassVar[Section | None] = None
     reads_model: ClassVar[bool] = False
     axes: ClassVar[tuple[str, ...]] = ()

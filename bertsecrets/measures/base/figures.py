@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from bertsecrets.texts.published import published_figures
-from bertsecrets.texts.tasks import TASKS
+from bertsecrets.texts.tasks import TASKS, Task
 from bertsecrets.types import Measurement
 
 PerHead = Callable[[np.ndarray], np.ndarray]  # maps the column means of a block to one number per head or layer
@@ -132,24 +132,18 @@ class Repeats:
         return self.measurements[0]
 
     @property
-    def task(self) -> str:
-        """The name of the task."""
-        return self.first.subject.task
-
-    @property
-    def metric(self) -> str:
-        """The metric of the task."""
-        return TASKS[self.task].metric
+    def task(self) -> Task:
+        """The task."""
+        return TASKS[self.first.subject.task]
 
     def mean(self, name: str) -> np.ndarray:
         """Return a value averaged across seeds."""
-        return np.asarray(
-            np.mean([np.asarray(measurement.value(name), np.float64) for measurement in self.measurements], axis=0)
-        )
+        values = [np.asarray(measurement.value(name), np.float64) for measurement in self.measurements]
+        return np.asarray(np.mean(values, axis=0))
 
     def published(self, name: str) -> Any:
         """Return a value that K19 published for the task (`expected/figures.json`), or None if K19 omits the task."""
-        return published_figures()[name].get(TASKS[self.task].folder)
+        return published_figures()[name].get(self.task.folder)
 
 
 def published_and_measured(

@@ -114,7 +114,6 @@ class Measure(ABC):
             such as a spaCy pipeline.
         companions: Other measures that can share the same pass.
         curves: Names of the values that are plotted by layer.
-        passes: Approximate cost for planning, as a number of forward passes.
         gradients: Whether the measure needs gradients, and so cannot run in torch's inference mode.
         paper: Figure of K19 that the measure replicates.
         axes: Names of the dimensions of array values. `Measurement.to_frame` uses these names to identify rows.
@@ -137,7 +136,6 @@ class Measure(ABC):
     common: ClassVar[bool] = False
     companions: ClassVar[tuple[str, ...]] = ()
     curves: ClassVar[tuple[str, ...]] = ()
-    passes: ClassVar[float] = 1
     gradients: ClassVar[bool] = False
     paper: ClassVar[PaperFigure | None] = None
     axes: ClassVar[tuple[str, ...]] = ()
@@ -202,7 +200,12 @@ class Measure(ABC):
         """Return why the measure cannot run on a task, or None if it can."""
         if self.on_task and (problem := resources.rows.missing(task_name)):
             return problem
-        return next(filter(None, (need.missing(resources) for need in self.needs)), None)
+        try:
+            for need in self.needs:
+                need.check(resources)
+        except UserError as error:
+            return str(error)
+        return None
 
     def check_model(self, classifier: OpenModel) -> None:  # noqa: B027 - some measures have nothing to check
         """Check on two short examples that the measure supports a model.
@@ -237,10 +240,10 @@ class Measure(ABC):
 
     def settings(self, resources: Resources) -> dict[str, Any]:
         """Return all settings that affect the result, and the facts about all requirements."""
-        facts = [need.settings(resources) for need in self.needs]
-        return self.own_settings(resources.settings) | {
-            name: fact for requirement in facts for name, fact in requirement.items()
-        }
+        settings = self.own_settings(resources.settings)
+        for need in self.needs:
+            settings |= need.settings(resources)
+        return settings
 
     def inputs(self, context: MeasureContext) -> dict[str, Any]:
         """Return the facts that determine the result, as JSON data. Facts from `made_by` are not included."""
@@ -306,10 +309,7 @@ class Measure(ABC):
         """
 
     def results(self, context: MeasureContext) -> Results:
-        """Run the measure. If it uses a task's rows, add the sample `cluster`.
-
-        In this sample, rows that share a text have the same number.
-        """
+        """Run the measure. Add the sample `cluster` to measures of a task: equal numbers for rows that share a text."""
         results, examples = self.run(context)
         if not self.on_task or len(rows := self.rows(context)) != examples:
             return results, examples
@@ -328,9 +328,8 @@ class Measure(ABC):
     def degenerate(self, measurement: Measurement) -> str | None:
         """Return a description of how the model has collapsed, or None if it has not.
 
-        Claims about collapsed models are not judged.
-
-        By default, a model has collapsed if, for any example, some heads have a value and other heads have none.
+        Claims about collapsed models are not judged. By default, a model has collapsed if, for any example, some heads
+        have a value and other heads have none.
         """
         return heads_without_numbers(measurement)
 

@@ -40,9 +40,8 @@ class Resources:
 class Requirement:
     """Something that a measure requires in addition to rows and a checkpoint, such as a spaCy pipeline."""
 
-    def missing(self, resources: Resources) -> str | None:
-        """Return a line that says what is missing and how to get it, or None if nothing is missing."""
-        return None
+    def check(self, resources: Resources) -> None:
+        """Raise a `UserError` if something is missing. The message says what is missing and how to get it."""
 
     def settings(self, resources: Resources) -> dict[str, Any]:
         """Return those facts about the requirement that affect results. They become part of the cache key."""
@@ -52,35 +51,30 @@ class Requirement:
 class FrameSentences(Requirement):
     """Sentences annotated with the target and the core elements of a frame."""
 
-    def missing(self, resources: Resources) -> str | None:
-        return FRAMES_ADVICE if resources.frames is None else None
+    def check(self, resources: Resources) -> None:
+        if resources.frames is None:
+            raise UserError(FRAMES_ADVICE)
 
 
 class SpacyPipeline(Requirement):
     """A spaCy pipeline with a tagger and a parser."""
 
-    def missing(self, resources: Resources) -> str | None:
-        return pipeline_problem(resources.spacy)
+    def check(self, resources: Resources) -> None:
+        pipeline_facts(resources.spacy)
 
     def settings(self, resources: Resources) -> dict[str, Any]:
         return {"pipeline": pipeline_facts(resources.spacy)}
 
 
 def pipeline_facts(name: str) -> dict[str, Any]:
-    """Return the facts that identify a spaCy pipeline."""
-    return described(name, folder_digest(Path(name)) if Path(name).is_dir() else None)
+    """Return the facts that identify a spaCy pipeline, cached until the content of its folder changes.
+
+    Raises:
+        UserError: the pipeline cannot be used.
+    """
+    return _described(name, folder_digest(Path(name)) if Path(name).is_dir() else None)
 
 
 @functools.cache
-def described(name: str, _content: str | None) -> dict[str, Any]:
-    """Return the facts that identify a spaCy pipeline, cached until the content of its folder changes."""
+def _described(name: str, _content: str | None) -> dict[str, Any]:
     return describe(load_pipeline(name))
-
-
-def pipeline_problem(name: str) -> str | None:
-    """Return why a spaCy pipeline cannot be used, or None if it can."""
-    try:
-        pipeline_facts(name)
-    except UserError as error:
-        return str(error)
-    return None

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float
 
-from bertsecrets.models.alignment import Alignment, TokenPairs
+from bertsecrets.models.alignment import Alignment, Marks, TokenPairs
 from bertsecrets.models.attention import Maps
 from bertsecrets.models.encoding import Batch
-from bertsecrets.texts.parsing import Parses
+from bertsecrets.texts.parsing import Parse
 from bertsecrets.types import Measurement
 
 
@@ -78,10 +78,7 @@ class SampleObserver:
 
 
 class PairObserver(SampleObserver):
-    """Observer of one model.
-
-    For each relation, it stores the maximum weight over all token pairs in an array [example, layer, head].
-    """
+    """Observer of one model. It stores the maximum weight over each relation's token pairs, [example, layer, head]."""
 
     def __init__(self, examples: int, layers: int, heads: int, relations: Mapping[str, TokenPairs]):
         super().__init__(examples, layers, heads, relations)
@@ -116,18 +113,17 @@ def heads_without_numbers(measurement: Measurement) -> str | None:
     """
     for name, sample in measurement.samples.items():
         if sample.dtype.kind == "f" and sample.ndim == 3:
-            absent = ~np.isfinite(sample.reshape(len(sample), -1))
-            heads = absent[~absent.all(1)].any(0)
-            if heads.any():
-                first = int(heads.argmax())
-                layer, head = divmod(first, sample.shape[2])
-                others = int(heads.sum()) - 1
+            absent = ~np.isfinite(sample)
+            heads = np.argwhere(absent[~absent.all((1, 2))].any(0)) + 1
+            if len(heads):
+                others = len(heads) - 1
                 more = f" and {others} other head{'s' if others > 1 else ''}" if others else ""
-                return f"no values for head {head + 1} of layer {layer + 1}{more} ({name})"
+                return f"no values for head {heads[0, 1]} of layer {heads[0, 0]}{more} ({name})"
     return None
 
 
-def mark_words(alignment: Alignment, wanted, first: Parses, second: Parses | None = None) -> np.ndarray:
+def mark_words(alignment: Alignment, wanted, first: list[Parse], second: list[Parse] | None = None) -> Marks:
     """Return a mask [example, token] of the tokens of all words for which `wanted` returns True."""
-    marks = alignment.mark(first.spans(wanted), 0)
-    return marks if second is None else marks | alignment.mark(second.spans(wanted), 1)
+    parts = enumerate((first, second or ()))
+    marks = [alignment.mark([[w.span for w in words if wanted(w)] for words in parses], part) for part, parses in parts]
+    return marks[0] | marks[1]

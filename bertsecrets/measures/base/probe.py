@@ -3,36 +3,20 @@
 import functools
 from collections.abc import Callable
 
-import numpy as np
 import torch
 
 from bertsecrets.errors import NotApplicableError, UserError
 from bertsecrets.measures.base.measure import Measure
 from bertsecrets.measures.registry import get_measure, measure_names
-from bertsecrets.models.attention import Maps, Pass
+from bertsecrets.models.attention import Tap
 from bertsecrets.models.consistency import check_kernels, check_logits
-from bertsecrets.models.encoding import Batch, Encoded, predict, special_ids, tokenize
+from bertsecrets.models.encoding import Encoded, collate, predict, special_ids, tokenize
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.opening import OpenModel, open_classifier
 from bertsecrets.texts.tasks import TASKS
 
 FIRST_TEXTS = ("A few words.", "He was becoming agitated, and she asked him to wait for a while.")
 SECOND_TEXTS = ("They are few.", "No.")
-CAUSAL_REASON = "its tokens do not attend to later tokens"
-
-
-class Ahead:
-    """Observer of one model. It stores the maximum weight from a token to a later token."""
-
-    pairs = False
-    most = 0.0
-
-    def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        self.most = max(self.most, float(torch.triu(maps, 1).max()))
-
-    def compute(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return neither values nor samples. The result is in `most`."""
-        return {}, {}
 
 
 def probe_inputs(model: OpenModel) -> Encoded:
@@ -99,9 +83,10 @@ def check_classifier(open_with: Callable[[str], OpenModel]) -> None:
 
 def check_attention(model: OpenModel) -> bool:
     """Check that the model's maps can be read and are valid. Return whether tokens attend to later tokens."""
-    ahead = Ahead()
-    Pass(model).feed(probe_inputs(model), [ahead])
-    return ahead.most > 0
+    device, ahead = next(model.model.parameters()).device, []
+    batch = collate(probe_inputs(model), [0, 1]).to(device)
+    Tap(model.model, model.layers).run(batch, lambda layer, maps: ahead.append(bool(torch.triu(maps, 1).any())))
+    return any(ahead)
 
 
 def check_special_tokens(model: OpenModel) -> None:

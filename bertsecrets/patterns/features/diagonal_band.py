@@ -71,10 +71,7 @@ def _slopes(view: View, given: Float[torch.Tensor, "maps 7 tokens"], name: str) 
 
 
 def _slope(centre: Row, own: Bool[torch.Tensor, "maps tokens"]) -> tuple[Column, Column]:
-    """Return the slope of the regression of `centre` on the row index, and the correlation between the two.
-
-    Only rows in the mask `own` count.
-    """
+    """Return the slope of the regression of `centre` on the row index (rows in `own`), and their correlation."""
     places = torch.arange(centre.shape[1], device=centre.device).float()
     rows = (places - mean(places.expand_as(centre), own)[:, None]) * own
     moved = (centre - mean(centre, own)[:, None]) * own

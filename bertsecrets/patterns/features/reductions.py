@@ -100,7 +100,6 @@ class View:
 class Weights:
     """Masks, converted to floating-point weights."""
 
-    sizes: Float[torch.Tensor, "maps 2"]  # number of words in each text, at least 1
     kinds: Float[torch.Tensor, "maps 7 tokens"]  # masks (real, inside, both texts), and positions in the last three
     close: Row  # maximum distance of cells that count as close to the diagonal, by row
     border: Float[torch.Tensor, "maps 2 tokens"]
@@ -114,7 +113,6 @@ class Weights:
             torch.stack([~view.after_middle, view.after_middle], dim=1) & (view.places < view.words[:, None])[:, None]
         )
         return cls(
-            sizes=view.sizes.clamp(min=1).float(),
             kinds=torch.cat([kinds, kinds[:, 1:] * view.places], dim=1),
             close=(view.own_size / 8).clamp(min=1.5),
             border=view.around_border,
@@ -123,8 +121,7 @@ class Weights:
 
     def part(self, maps: slice, tokens: int) -> "Weights":
         """Return the weights for a slice of the maps, cropped to a number of tokens."""
-        cut = {f.name: getattr(self, f.name)[maps, ..., :tokens] for f in fields(self) if f.name != "sizes"}
-        return Weights(self.sizes[maps], **cut)
+        return Weights(**{f.name: getattr(self, f.name)[maps, ..., :tokens] for f in fields(self)})
 
 
 @dataclass(frozen=True)
@@ -169,34 +166,20 @@ class Reductions:
         """Compute the reductions for a stack of maps."""
         weights, tokens = Weights.from_view(view), view.tokens
         reach = int(view.widest.max())  # maximum distance of the ribbon
-        read = {"ribbon": view.maps.new_zeros(tokens, len(view.lengths), 2 * (reach + MARGIN_COLUMNS) + 1)}
+        ribbon = view.maps.new_zeros(tokens, len(view.lengths), 2 * (reach + MARGIN_COLUMNS) + 1)
+        parts = []
         for part, stack in view.stack.cut(BATCH_CELLS):
             longest = stack.maps.shape[-1]
-            ribbon = read["ribbon"][: max(0, longest - 2), part]
-            for name, value in _cells(stack, weights.part(part, longest), ribbon).items():
-                if name not in read:
-                    read[name] = value.new_zeros(len(view.lengths), *_shape(name, value, tokens))
-                _of_length(name, read[name][part], longest).copy_(value)
-        return cls(**read)
+            cells = _cells(stack, weights.part(part, longest), ribbon[: max(0, longest - 2), part])
+            parts.append({name: _padded(name, value, tokens - longest) for name, value in cells.items()})
+        return cls(**{name: torch.cat([read[name] for read in parts]) for name in parts[0]}, ribbon=ribbon)
 
 
-def _shape(name: str, value: torch.Tensor, tokens: int) -> tuple[int, ...]:
-    """Return the shape of a reduction of a single map of `tokens` tokens. `value` may be of other lengths."""
+def _padded(name: str, value: torch.Tensor, more: int) -> torch.Tensor:
+    """Pad a reduction to maps with `more` more tokens. The main diagonal stays in the middle of all diagonals."""
     if name in LENGTHLESS_REDUCTIONS:
-        return value.shape[1:]
-    return (*value.shape[1:-1], 2 * tokens - 1 if name in DIAGONAL_REDUCTIONS else tokens)
-
-
-def _of_length(name: str, whole: torch.Tensor, tokens: int) -> torch.Tensor:
-    """Crop a reduction so that it fits maps of `tokens` tokens.
-
-    A reduction over diagonals is cropped on both sides, so that the main diagonal stays in the middle.
-    """
-    if name in LENGTHLESS_REDUCTIONS:
-        return whole
-    if name in DIAGONAL_REDUCTIONS:
-        return whole.narrow(-1, whole.shape[-1] // 2 - tokens + 1, 2 * tokens - 1)
-    return whole.narrow(-1, 0, tokens)
+        return value
+    return torch.nn.functional.pad(value, (more if name in DIAGONAL_REDUCTIONS else 0, more))
 
 
 def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps ribbon"]) -> dict[str, torch.Tensor]:
@@ -228,7 +211,7 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
     height = received[:, 0] / lengths
     off = torch.sub(light, height[:, None, :], out=rest).square_()
     read["unexplained"] = ((within[:, None, :] @ off)[:, 0] * within).sum(1)
-    both = (received[:, 1:] / by.sizes[:, :, None]).amin(1)
+    both = (received[:, 1:] / texts.sum(2, keepdim=True).clamp(min=1)).amin(1)
     beyond = torch.sub(light, both[:, None, :], out=rest).clamp_(min=0)
     read["beyond_columns"] = texts @ beyond @ texts.transpose(1, 2)
     column = height.argmax(1)[:, None, None].expand(-1, tokens, 1)
@@ -251,10 +234,7 @@ def _cells(stack: MapStack, by: Weights, ribbon: Float[torch.Tensor, "words maps
 
 
 def stack_brightness(stack: MapStack, peaks: Row | None = None) -> Cells:
-    """Return the brightness of all cells, from 0 to 1, as defined in `patterns.classes`.
-
-    `peaks` contains the largest weight of each row. If None, these weights are computed.
-    """
+    """Return the brightness of all cells, 0 to 1 (see `patterns.classes`). `peaks` are the rows' largest weights."""
     peaks = stack.maps.amax(2) if peaks is None else peaks
     last = stack.lengths - 1
     place = DISPLAYED_QUANTILE * last.float()
