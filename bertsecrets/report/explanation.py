@@ -83,13 +83,9 @@ def _reading(claim: Claim) -> str:
 
 
 def _smallest_effect_text(case: Case) -> list[str]:
-    """Return a line with the smallest effect of interest, or [] if the claim is judged without one.
-
-    Only equalities, and orders that compare the value with 0, are judged with a smallest effect of interest.
-    """
+    """Return a line with the smallest effect, which only equalities and orders that compare with 0 are judged with."""
     expect, (size, reason) = case.claim.expect, case.smallest_effect
-    matters = isinstance(expect, Equality) or (not isinstance(expect, Figure) and expect.value == 0)
-    if not size or not matters:
+    if not size or not (isinstance(expect, Equality) or (not isinstance(expect, Figure) and expect.value == 0)):
         return []
     return [f"smallest effect of interest {format_number(size)} {case.unit} ({reason})"]
 

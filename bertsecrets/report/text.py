@@ -68,21 +68,19 @@ def assert_holds(verdict: Verdict) -> None:
 def describe(verdict: Verdict) -> str:
     """Return a few lines about a verdict: statement, published figure, band, observed value, reason."""
     case = verdict.case
-    lines = [
-        f"{case} {outcome_phrase(verdict)}",
-        f"  claim     {case.claim.statement} ({cite(case.claim.source)})",
-        f"  published {show_published(case, verdict.unit)}",
-        f"  band      {show_band(case, verdict.band)}",
-        f"  observed  {verdict.observed_text}",
-        f"  because   {verdict.reason}",
-    ]
-    if verdict.against:
-        lines.append(f"            this contradicts {verdict.against}")
-    if verdict.power:
-        lines.append(f"  power     {verdict.power}")
-    if verdict.remarks:
-        lines.append(f"  remarks   {'; '.join(verdict.remarks)}")
-    return "\n".join(lines)
+    lines = {
+        "claim": f"{case.claim.statement} ({cite(case.claim.source)})",
+        "published": show_published(case, verdict.unit),
+        "band": show_band(case, verdict.band),
+        "observed": verdict.observed_text,
+        "because": verdict.reason,
+        "": f"this contradicts {verdict.against}" if verdict.against else "",
+        "power": verdict.power,
+        "remarks": "; ".join(verdict.remarks),
+    }
+    return "\n".join(
+        [f"{case} {outcome_phrase(verdict)}", *(f"  {name:<9} {text}" for name, text in lines.items() if text)]
+    )
 
 
 def show_published(case: Case, unit: str) -> str:
@@ -286,7 +284,9 @@ def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
     """Return lines about the entire run: results over several tasks, false alarms, limited training, synthetic data."""
     of_tasks = [_over_tasks_line(result, confidence) for result in over_tasks(verdicts, confidence)]
     rest = _multiple_testing_lines(multiple_testing(verdicts, confidence))
-    return [*of_tasks, *rest, *_few_training_rows_lines(verdicts), *made_up_lines(verdicts)]
+    synthetic = any(measured.provenance.made_up_data for verdict in verdicts for measured in verdict.measurements)
+    about_data = [SYNTHETIC_NOTE, NEXT_STEP] if synthetic else []
+    return [*of_tasks, *rest, *_few_training_rows_lines(verdicts), *about_data]
 
 
 def open_claims_line(
@@ -325,18 +325,8 @@ def _collapsed_after(verdict: Verdict) -> int | None:
 def _few_training_rows_lines(verdicts: Sequence[Verdict]) -> list[str]:
     """If a model learned nothing because it had too few training rows, return a line about the claims it affects."""
     rows = [limit for verdict in verdicts if (limit := _collapsed_after(verdict)) is not None]
-    if not rows:
-        return []
-    trained_on = counted(max(rows), "training row")
-    learned = f"the model learned nothing from {trained_on}, so raise --train-limit"
-    return [f"{counted(len(rows), 'claim')} degenerate: {learned}"]
-
-
-def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """If verdicts are based on the synthetic corpus, return a note that says so and the command to run next."""
-    measured = [measurement for verdict in verdicts for measurement in verdict.measurements]
-    synthetic = any(measurement.provenance.made_up_data for measurement in measured)
-    return [SYNTHETIC_NOTE, NEXT_STEP] if synthetic else []
+    learned = f"the model learned nothing from {counted(max(rows, default=0), 'training row')}, so raise --train-limit"
+    return [f"{counted(len(rows), 'claim')} degenerate: {learned}"] if rows else []
 
 
 def _over_tasks_line(result: OverTasksData, confidence: float) -> str:
