@@ -394,7 +394,6 @@ class MeasurementCache:
 
 
 def _title(measure: Measure, subject: Subject, checkpoint: Path | None) -> str:
-    """Return the title of a measurement, as used in messages and in its manifest."""
     if not measure.reads_model:
         return measure.name
     measured = str(subject) if checkpoint is None else f"{slug(str(checkpoint))}-{subject.task}"

@@ -73,7 +73,6 @@ class SideSource:
 
 
 def _is_classifier(folder: Path) -> bool:
-    """Return whether a folder contains the configuration of a sequence classifier."""
     try:
         names = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures") or []
     except (OSError, ValueError, AttributeError):
@@ -163,7 +162,6 @@ def model_side(
 
 
 def _measured(source: SideSource, session: "Session", wanted: Sequence["MeasureOnTask"]) -> "Side":
-    """Measure a model or a checkpoint, and return it as one side of a comparison."""
     from bertsecrets.compare.sides import measured_side
 
     if source.kind == "model":

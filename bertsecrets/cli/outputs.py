@@ -45,7 +45,6 @@ SEED_FLAGS = ("--seeds", "--budget")
 
 
 def _examples(text: str) -> int:
-    """Parse the number of examples to show."""
     number = whole_number(text)
     if not 0 <= number <= MAX_EXAMPLES:
         raise argparse.ArgumentTypeError(f"{number} is out of range: give 0 to {MAX_EXAMPLES}")
@@ -266,7 +265,6 @@ def _add_examples(options: argparse.Namespace, run: "JudgedRun") -> None:
 
 
 def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
-    """Print the table of verdicts and its summary."""
     from bertsecrets.report.terminal import Screen, run_text
     from bertsecrets.report.text import annotations
     from bertsecrets.settings import load_settings
@@ -302,7 +300,6 @@ def more_seeds_line(
 
 
 def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
-    """Write all requested output files except the HTML page."""
     from bertsecrets.report.json import as_file, layer_rows, metrics
     from bertsecrets.report.markdown import model_card, summary
     from bertsecrets.settings import load_settings

@@ -93,7 +93,6 @@ def plan(options: argparse.Namespace) -> None:
 
 
 def _jobs(planned: "Plan", left: "Plan", options: RunOptions) -> list[dict[str, Any]]:
-    """Return one JSON object per job."""
     from bertsecrets.jobs.plan import waits_for
     from bertsecrets.jobs.scripts import command
 

@@ -119,7 +119,6 @@ def split_by_stored_tasks(session: Session, cases: Sequence[Case], tasks: Collec
 
 
 def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Collection[str]) -> bool:
-    """Return whether all measurements that a case needs on the given tasks are stored."""
     try:
         if isinstance(session.eligibility(case), NotApplicable):
             return True

@@ -69,7 +69,6 @@ def statements() -> list[dict[str, str]]:
 
 
 def _statements(claim: Claim) -> list[dict[str, str]]:
-    """Return the rows of `statements` that a claim tests."""
     for name in (claim.name,) if claim.source == "ours" else (claim.name, claim.id):
         if own := [row for row in statements() if name in row["claims"].split(", ")]:
             return own

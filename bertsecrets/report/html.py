@@ -144,7 +144,6 @@ def _vega() -> Markup:
 
 
 def _made_by(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[str]]]:
-    """Return the header and rows of the page's table of measurements."""
     rows = []
     for measurement in measurements:
         facts, training = measurement.provenance, measurement.provenance.training or {}
@@ -171,7 +170,6 @@ def _unofficial(measurement: Measurement) -> str:
 
 
 def _scalars(measurement: Measurement) -> list[tuple[str, str]]:
-    """Return the scalar values of a measurement as text."""
     return [
         (name, f"{value:.4g}" if isinstance(value, float) else str(value))
         for name, value in measurement.values.items()
@@ -228,7 +226,6 @@ def _svg(spec: dict[str, Any]) -> Markup:
 
 @functools.cache
 def _environment() -> Environment:
-    """Return the template environment with the functions that templates use."""
     environment = Environment(loader=PackageLoader("bertsecrets.report"), autoescape=select_autoescape(default=True))
     environment.globals.update(
         outcomes=OUTCOMES,

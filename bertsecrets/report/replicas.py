@@ -115,7 +115,6 @@ def _drawn(figures: Iterable[Figure], shown: Sequence[Measurement], settings: Ju
 
 
 def _who(shown: Sequence[Measurement]) -> str:
-    """Return the model, task, initialisation and seeds as text."""
     subject = shown[0].subject
     if subject.task == ALL_TASKS:
         return f"{subject.model}, without a task"

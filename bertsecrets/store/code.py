@@ -287,7 +287,6 @@ def _was_edited(name: str, path: Path) -> bool:
 
 @functools.cache
 def _path(name: str) -> Path | None:
-    """Return the source file of a module, or None if it has none."""
     if name.partition(".")[0] == PACKAGE_NAME:  # found without importing anything
         place = Path(__file__).parents[1].joinpath(*name.split(".")[1:])
         files = (place.with_suffix(".py"), place / "__init__.py")
