@@ -44,7 +44,7 @@ from bertsecrets.reading import expanded, seconds
 from bertsecrets.report import show_in_notebooks
 from bertsecrets.settings import Params, load_settings
 from bertsecrets.store.entries import Store
-from bertsecrets.store.files import temporary_folder
+from bertsecrets.store.files import copy_whole, temporary_folder
 from bertsecrets.texts.framenet_xml import check_frames
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS, register_tasks
@@ -431,7 +431,9 @@ class Session:
 
     def export_checkpoint(self, subject: Subject, folder: Path) -> Path:
         """Write a subject's checkpoint to a folder, completely or not at all."""
-        return self.checkpoints.export(subject, folder)
+        with self.checkpoints.in_use(subject) as source:
+            copy_whole(source, folder)
+        return folder
 
     def measurement(
         self, measure: str, subject: Subject, checkpoint: Path | None = None, **options: Any

@@ -26,7 +26,7 @@ METRIC_TITLES = {"accuracy": "accuracy", "pearson": "Pearson", "f1": "F1"}
 
 
 # For one task: its name, the paper's figure next to our version, and more charts of the same measurements.
-OnTask = tuple[str, Sequence[Chart], Sequence[Chart]]
+OnTask = tuple[str, list[Chart], list[Chart]]
 
 
 def figures_of(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
