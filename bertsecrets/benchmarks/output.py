@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from bertsecrets.benchmarks.exit_code import (
-    BENCHMARK,
-    CRASH,
-    DRIFT_PLUGIN,
-    EXIT_CODE_PLUGIN,
-    KIND_PROPERTY,
-    OUTCOME_PROPERTY,
-)
+from bertsecrets.benchmarks import exit_code
 from bertsecrets.benchmarks.pytest_options import get_option
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Case, Known
@@ -141,14 +134,14 @@ def show_reason(report: pytest.TestReport, raised: pytest.ExceptionInfo[BaseExce
 def name_in_project(reports: Iterable[object], config: pytest.Config) -> None:
     """Change the reports so that pytest's summary shows each benchmark's path in the project."""
     for report in reports:
-        if isinstance(report, pytest.TestReport) and KIND_PROPERTY in dict(report.user_properties):
+        if isinstance(report, pytest.TestReport) and exit_code.KIND_PROPERTY in dict(report.user_properties):
             report.nodeid = shown_id(report.nodeid, config)  # pytest shows it relative to the working directory
 
 
 def junit_properties(verdict: VerdictData) -> list[tuple[str, object]]:
     """Return a verdict's properties for JUnit XML."""
     facts = {
-        OUTCOME_PROPERTY: verdict.verdict or ERROR,
+        exit_code.OUTCOME_PROPERTY: verdict.verdict or ERROR,
         "observed": verdict.observed,
         "interval": _ends(verdict.interval),
         "band": _ends(verdict.band),
@@ -258,7 +251,7 @@ def weigh(session: pytest.Session, failed: Mapping[str, set[str]]) -> tuple[bool
     excused = {node for node, phases in failed.items() if phases <= {"call"} and names.get(node) in accepted}
     reported = {names.get(node) for node in failed}
     contradicting = [name for name in answered if name in (fails - reported) | (accepted & reported)]
-    drift: Any = config.pluginmanager.get_plugin(DRIFT_PLUGIN)
+    drift: Any = config.pluginmanager.get_plugin(exit_code.DRIFT_PLUGIN)
     drifted = drift is not None and drift.comparison is not None and drift.comparison.drifted
     return bool(fails) or drifted or session.testsfailed > len(excused), contradicting
 
@@ -266,7 +259,7 @@ def weigh(session: pytest.Session, failed: Mapping[str, set[str]]) -> tuple[bool
 def incomplete(session: pytest.Session) -> str:
     """Return why selected claims have no answer; empty if all have one and the run has ended normally."""
     config = session.config
-    answered, reported = state_of(config).answered, config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN).kinds  # type: ignore[union-attr]
+    answered, reported = state_of(config).answered, config.pluginmanager.get_plugin(exit_code.EXIT_CODE_PLUGIN).kinds  # type: ignore[union-attr]
     selected = {item.nodeid: str(case) for item in session.items if (case := case_of(item))}
     missing = {node: case for node, case in selected.items() if case not in answered}
     normal = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
@@ -285,15 +278,16 @@ def not_judged(session: pytest.Session) -> str | None:
     config = session.config
     if config.option.collectonly or config.getoption("setupplan", False) or session.shouldfail or session.shouldstop:
         return None
-    drift: Any = config.pluginmanager.get_plugin(DRIFT_PLUGIN)
+    drift: Any = config.pluginmanager.get_plugin(exit_code.DRIFT_PLUGIN)
     if drift is not None and session.items and drift.comparison is None:
         return "nothing was compared: all benchmarks were skipped by another plugin or mark"
     selected = {item.nodeid: str(case) for item in session.items if (case := case_of(item))}
-    ended: Any = config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN)
+    ended: Any = config.pluginmanager.get_plugin(exit_code.EXIT_CODE_PLUGIN)
     elsewhere = [
         case
         for node, case in selected.items()
-        if case not in state_of(config).answered and ended.kinds.get(node, set()) - {BENCHMARK, CRASH}
+        if case not in state_of(config).answered
+        and ended.kinds.get(node, set()) - {exit_code.BENCHMARK, exit_code.CRASH}
     ]
     if elsewhere:
         names = f"{counted(len(elsewhere), 'claim')} ({elsewhere[0]})"

@@ -18,19 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from bertsecrets.benchmarks import output
-from bertsecrets.benchmarks.exit_code import (
-    BENCHMARK,
-    CRASH,
-    DRIFT_PLUGIN,
-    ENTERED,
-    EXIT_CODE_PLUGIN,
-    KIND_PROPERTY,
-    OUTCOME_PROPERTY,
-    BugError,
-    ExitCode,
-    end_run,
-)
+from bertsecrets.benchmarks import exit_code, output
 from bertsecrets.benchmarks.output import state_of
 from bertsecrets.benchmarks.pytest_options import RUN_OPTIONS, get_option
 from bertsecrets.benchmarks.pytest_options import pytest_addoption as pytest_addoption
@@ -40,16 +28,8 @@ from bertsecrets.benchmarks.selection import pytest_report_collectionfinish as p
 from bertsecrets.claims.loading import cases
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.cli import console
 from bertsecrets.cli.baseline import read_baseline
-from bertsecrets.cli.console import (
-    BUG,
-    USER_ERROR,
-    as_interrupt,
-    bars_on_terminals,
-    interrupted_message,
-    report_bug,
-    warnings_in_one_line,
-)
 from bertsecrets.cli.judge_run import MEASURING_OPTIONS, saved_measurements
 from bertsecrets.cli.outputs import check_places
 from bertsecrets.errors import UserError, check_extra, of_the_machine, one_line
@@ -72,10 +52,10 @@ MISSING_INPUT = "missing input"  # reported instead of a verdict
 def pytest_configure(config: pytest.Config) -> None:
     """Read options, settings and claims first, so that the run fails early if any is invalid."""
     cleanup = ExitStack()
-    cleanup.enter_context(warnings_in_one_line())
-    cleanup.enter_context(bars_on_terminals())
+    cleanup.enter_context(console.warnings_in_one_line())
+    cleanup.enter_context(console.bars_on_terminals())
     if threading.current_thread() is threading.main_thread():  # only the main thread may handle signals
-        cleanup.enter_context(as_interrupt())
+        cleanup.enter_context(console.as_interrupt())
     config.add_cleanup(cleanup.close)
     config.addinivalue_line("filterwarnings", "default")  # a warning must not abort an hour of training
     config.addinivalue_line("filterwarnings", f"always::{DamagedEntryWarning.__module__}.DamagedEntryWarning")
@@ -83,14 +63,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.benchmark_quiet = True  # the verdict table replaces the table of seconds
     READ_FILES.clear()
     config.stash[output.STATE] = output.State()
-    config.pluginmanager.register(ExitCode(config, output.weigh), EXIT_CODE_PLUGIN)
+    config.pluginmanager.register(exit_code.ExitCode(config, output.weigh), exit_code.EXIT_CODE_PLUGIN)
     cleanup.enter_context(shown_by(partial(output.uncaptured, config)))
     try:
         with output.start_folder(config):
             _check_options(config)
             collected = cases()
     except UserError as error:
-        pytest.exit(str(error), returncode=USER_ERROR)
+        pytest.exit(str(error), returncode=console.USER_ERROR)
     for name in sorted({mark for case in collected for mark in marks(case)}):
         config.addinivalue_line("markers", f"{name}: benchmarks of the claim, family or task {name}")
 
@@ -110,7 +90,7 @@ def _check_options(config: pytest.Config) -> None:
             raise UserError("--baseline has no effect with --against, since no claims are judged: leave it out")
         from bertsecrets.benchmarks.drift import Drift
 
-        config.pluginmanager.register(Drift(pin, state_of(config).options), DRIFT_PLUGIN)
+        config.pluginmanager.register(Drift(pin, state_of(config).options), exit_code.DRIFT_PLUGIN)
 
 
 def _options(config: pytest.Config) -> RunOptions:
@@ -201,10 +181,10 @@ def pytest_runtestloop(session: pytest.Session) -> None:
             _open_run(session.config, selected)
         return
     except UserError as error:
-        ended = (one_line(error), USER_ERROR)
+        ended = (one_line(error), console.USER_ERROR)
     except Exception as error:
         line = of_the_machine(error)
-        ended = (line, USER_ERROR) if line is not None else (report_bug(error), BUG)
+        ended = (line, console.USER_ERROR) if line is not None else (console.report_bug(error), console.BUG)
     pytest.exit(ended[0], returncode=ended[1])
 
 
@@ -279,17 +259,19 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest, in_start_folde
     all_strict = get_option(config, "strict_verdicts")
     strict = all_strict and (state.session is None or state.session.resources.rows.missing(case.task) is None)
     answer, failing = run.answers[str(case)], state.answered
-    request.node.stash[ENTERED] = True
+    request.node.stash[exit_code.ENTERED] = True
     if about_other_architecture(answer):
         failing[str(case)] = False
         return partial(pytest.skip, answer.reason)
     try:
         verdict = answer if isinstance(answer, Skipped) else benchmark.pedantic(partial(run.result, case))
     except (UserError, KeyboardInterrupt) as error:
-        end_run(config, error)
+        exit_code.end_run(config, error)
     if isinstance(verdict, Skipped):
         failing[str(case)] = strict
-        request.node.user_properties.extend([(OUTCOME_PROPERTY, MISSING_INPUT), ("reason", one_line(verdict.reason))])
+        request.node.user_properties.extend(
+            [(exit_code.OUTCOME_PROPERTY, MISSING_INPUT), ("reason", one_line(verdict.reason))]
+        )
         return partial(_undecided, verdict.reason, strict=strict)
     benchmark.extra_info.update(verdict.as_json())
     if verdict.measurements and benchmark.stats is not None:  # None with --benchmark-disable
@@ -301,7 +283,7 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest, in_start_folde
     request.node.user_properties.extend(output.junit_properties(verdict.data))
     if verdict.outcome is None:
         if not isinstance(verdict.error, UserError):
-            raise BugError(verdict.reason) from verdict.error
+            raise exit_code.BugError(verdict.reason) from verdict.error
         pytest.fail(verdict.reason, pytrace=False)
     return partial(_checkable, verdict, strict=strict)
 
@@ -341,9 +323,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     report = yield
     if {"judged", "drifted"} & set(getattr(item, "fixturenames", ())):
         error = call.excinfo.value if call.excinfo else None
-        ours = ENTERED in item.stash and report.when != "teardown"
+        ours = exit_code.ENTERED in item.stash and report.when != "teardown"
         crashed = ours and report.failed and isinstance(error, Exception) and not isinstance(error, AssertionError)
-        report.user_properties = [*item.user_properties, (KIND_PROPERTY, CRASH if crashed else BENCHMARK)]
+        report.user_properties = [
+            *item.user_properties,
+            (exit_code.KIND_PROPERTY, exit_code.CRASH if crashed else exit_code.BENCHMARK),
+        ]
         output.name_skipped(report, item)
         if ours and report.failed and call.excinfo is not None and not crashed:
             output.show_reason(report, call.excinfo, item)
@@ -363,7 +348,7 @@ def pytest_sessionfinish(session: pytest.Session):
     failed = output.write_report(session)
     failed = output.write_baseline(session) or failed
     if session.exitstatus in ended_normally and (line := output.not_judged(session)) is not None:
-        state.unjudged, failed = line, failed or USER_ERROR
+        state.unjudged, failed = line, failed or console.USER_ERROR
     elif note and state.verdicts:
         state.unjudged = f"incomplete: {note}"
         failed = failed or int(get_option(config, "strict_verdicts"))
@@ -398,9 +383,9 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
         terminalreporter.write_line(line, red=not written)
     if state.unjudged:
         terminalreporter.write_line(state.unjudged, red=True)
-    ended = config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN)
+    ended = config.pluginmanager.get_plugin(exit_code.EXIT_CODE_PLUGIN)
     if ended is not None and ended.contradicting:
         line = f"pytest reports other results, but the exit code follows the verdicts: {', '.join(ended.contradicting)}"
         terminalreporter.write_line(line, red=True)
     if ended is not None and ended.signalled is not None:
-        terminalreporter.write_line(interrupted_message(state.options.store_folder))
+        terminalreporter.write_line(console.interrupted_message(state.options.store_folder))

@@ -1,7 +1,6 @@
 """Texts about verdicts and claims for all reports, and the error message of a failing benchmark."""
 
 import os
-import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from bertsecrets.claims.band import Ends, format_interval, format_number
@@ -36,8 +35,7 @@ SYNTHETIC_NOTE = "the texts are synthetic: these verdicts show that the suite wo
 NEXT_STEP = "next, judge your own model on RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
 MAX_ANNOTATIONS = 9  # GitHub shows ten errors of a step, and the action adds one
 COLLAPSED = {Grounds.SEED_FAILED.code, Grounds.SEEDS_FAILED.code}
-ENOUGH_SEEDS, NEXT_BUDGET = 5, "24h"  # proposed for claims that lack seeds
-NAMED_CLAIMS = 6  # maximum number of claims named in this proposal
+ENOUGH_SEEDS = 5  # proposed for claims that lack seeds
 UNIT_SYMBOLS = {"percent": "%", "standard deviations": "sd"}  # abbreviations of units
 NOT_DECIDABLE = "not decidable"  # shown for a band that contains nearly all values
 PAPERS = {  # by the short names used in claims
@@ -289,31 +287,8 @@ def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
     return [*of_tasks, *rest, *_few_training_rows_lines(verdicts), *about_data]
 
 
-def open_claims_line(
-    verdicts: Sequence[Verdict], command: Sequence[str], whole: Sequence[str], *, in_sequence: bool
-) -> str:
-    """Return a line about claims that lack seeds, with a command that adds seeds, or "" if no claim lacks seeds.
-
-    Args:
-        command: The words of a command to which options for claims and seeds are added. If it is empty, the line
-            contains no command.
-        whole: The command of this run, which replaces `command` if more than `NAMED_CLAIMS` claims lack seeds.
-        in_sequence: Whether the run added seeds one by one. If so, the line proposes a new budget instead of a number
-            of seeds.
-    """
-    lacking = [verdict for verdict in verdicts if _lacks_seeds(verdict)]
-    if not lacking:
-        return ""
-    others = sum(verdict.outcome == "inconclusive" and not _lacks_seeds(verdict) for verdict in verdicts)
-    rest = f" (undecided for other reasons: {others}, see -v)" if others else ""
-    line = f"more seeds may decide {counted(len(lacking), 'claim')}{rest}"
-    more = ["--budget", NEXT_BUDGET] if in_sequence else ["--seeds", str(ENOUGH_SEEDS)]
-    claims = [word for verdict in lacking for word in ("--claim", str(verdict.case))]
-    words = [*command, *claims] if len(lacking) <= NAMED_CLAIMS else whole
-    return f"{line}: {shlex.join([*words, *more])}" if command else line
-
-
-def _lacks_seeds(verdict: Verdict) -> bool:
+def lacks_seeds(verdict: Verdict) -> bool:
+    """Return whether more seeds may decide a claim."""
     return verdict.open and len(verdict.seeds) < ENOUGH_SEEDS and _collapsed_after(verdict) is None
 
 
