@@ -6,6 +6,7 @@ These functions can run while other processes use the store.
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -94,10 +95,8 @@ def size(path: Path) -> int:
         return path.lstat().st_size
     total = 0
     for file in files.listed_below(path):
-        try:
+        with suppress(FileNotFoundError):
             total += file.lstat().st_size if not file.is_dir() else 0
-        except FileNotFoundError:
-            continue
     return total
 
 
@@ -148,7 +147,9 @@ def unneeded(root: Path, outdated: Outdated | None, *, keep_checkpoints: bool = 
     finished |= {item.path.name for item in present if item.kind == MEASUREMENTS and damage(item.path) is None}
     reasons = ((item, _reason(item, finished, outdated, keep_checkpoints)) for item in present)
     found = [Unneeded(item.path, item.bytes, reason) for item, reason in reasons if reason is not None]
-    return [*_leftovers(root), *_damaged(root), *found]
+    copies = [path for kind in ENTRY_KINDS for path in files.listed(root / kind) if path.name.endswith(DAMAGED_SUFFIX)]
+    damaged = [Unneeded(path, size(path), "a damaged entry that was recreated") for path in copies]
+    return [*_leftovers(root), *damaged, *found]
 
 
 def _leftovers(root: Path) -> Iterator[Unneeded]:
@@ -160,13 +161,6 @@ def _leftovers(root: Path) -> Iterator[Unneeded]:
         with unused(path) as free:
             if free:
                 yield Unneeded(path, size(path), "left behind by a killed process")
-
-
-def _damaged(root: Path) -> Iterator[Unneeded]:
-    for path in (
-        path for kind in ENTRY_KINDS for path in files.listed(root / kind) if path.name.endswith(DAMAGED_SUFFIX)
-    ):
-        yield Unneeded(path, size(path), "a damaged entry that was recreated")
 
 
 def _reason(item: Item, finished: set[str], outdated: Outdated | None, keep_checkpoints: bool) -> str | None:
