@@ -211,11 +211,7 @@ class OpenSession:
 
     @contextmanager
     def _measured(self) -> Iterator[None]:
-        """Make the session's models in memory available for measuring until the outermost block ends.
-
-        Results of an object that is measured itself are reused only inside the block, because its code may compute
-        something else later.
-        """
+        """Make the session's models in memory available, and their results reusable, until the outermost block ends."""
         if self._measuring:
             yield
             return
@@ -269,11 +265,7 @@ class OpenSession:
             self.close()
 
     def _measured_folder(self, measure: Measure, subject: Subject) -> Path | None:
-        """Return the folder of the judged checkpoint, or None if the measure does not read this checkpoint.
-
-        Raises:
-            UserError: If the measure needs another checkpoint, or if it needs the pretrained model and none was given.
-        """
+        """Return the folder of the judged checkpoint, or None if the measure does not read this checkpoint."""
         if self._judged_folder is None or not measure.reads_model:
             return None
         initial = get_initialisation(subject.initialisation)
