@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from bertsecrets.benchmarks import exit_code
+import bertsecrets.benchmarks.exit_code as exit_code
 from bertsecrets.benchmarks.pytest_options import get_option
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Case, Known
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class State:
+class BenchmarkState:
     """The state of a benchmark run, which pytest's config holds."""
 
     options: RunOptions = field(default_factory=RunOptions)
@@ -47,12 +47,12 @@ class State:
     report_line: tuple[str, bool] | None = None  # the report's path or why there is none; whether it was written
 
 
-STATE = pytest.StashKey[State]()
+BENCHMARK_STATE = pytest.StashKey[BenchmarkState]()
 
 
-def state_of(config: pytest.Config) -> State:
+def state_of(config: pytest.Config) -> BenchmarkState:
     """Return the state of the run."""
-    return config.stash[STATE]
+    return config.stash[BENCHMARK_STATE]
 
 
 def case_of(item: pytest.Item) -> Case | None:
@@ -330,7 +330,7 @@ def write_report(session: pytest.Session) -> int:
     return 0
 
 
-def _write(folder: Path, state: State, config: pytest.Config) -> None:
+def _write(folder: Path, state: BenchmarkState, config: pytest.Config) -> None:
     from bertsecrets.jobs.scripts import words_of
     from bertsecrets.report.html import page
     from bertsecrets.report.viewer import Examples, find_examples

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from bertsecrets.benchmarks import exit_code, output
+import bertsecrets.benchmarks.exit_code as exit_code
+import bertsecrets.benchmarks.output as output
 from bertsecrets.benchmarks.output import state_of
 from bertsecrets.benchmarks.pytest_options import RUN_OPTIONS, get_option
 from bertsecrets.benchmarks.pytest_options import pytest_addoption as pytest_addoption
@@ -62,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("benchmark_verbose", False):
         config.option.benchmark_quiet = True  # the verdict table replaces the table of seconds
     READ_FILES.clear()
-    config.stash[output.STATE] = output.State()
+    config.stash[output.BENCHMARK_STATE] = output.BenchmarkState()
     config.pluginmanager.register(exit_code.ExitCode(config, output.weigh), exit_code.EXIT_CODE_PLUGIN)
     cleanup.enter_context(shown_by(partial(output.uncaptured, config)))
     try:
