@@ -20,14 +20,13 @@ from bertsecrets.cli.baseline import accepted_cases, conclude_baseline
 from bertsecrets.cli.console import BUG, USER_ERROR, encodable, report_bug, signals_deferred
 from bertsecrets.cli.outputs import more_seeds_line
 from bertsecrets.errors import UserError, of_the_machine, one_line
-from bertsecrets.formats import ERROR, FAILURES, Ends, VerdictData
+from bertsecrets.formats import ERROR, FAILURES, Ends, VerdictData, VerdictsFile
 from bertsecrets.options import RunOptions, variable
 from bertsecrets.progress import counted
 from bertsecrets.settings import load_settings
 
 if TYPE_CHECKING:
     from bertsecrets.compare.baseline import Baseline
-    from bertsecrets.formats import VerdictsFile
     from bertsecrets.session import Session
 
 
@@ -228,7 +227,7 @@ def _compared(was: VerdictData, now: VerdictData) -> list[str]:
     return [now.id, *observed, before, outcome_words(now), f"{was.seconds:g}", f"{now.seconds:g}"]
 
 
-def verdicts_file(config: pytest.Config) -> "VerdictsFile":
+def verdicts_file(config: pytest.Config) -> VerdictsFile:
     """Return the verdicts of the run in the format of `report --json`."""
     from bertsecrets.report.json import as_file
 

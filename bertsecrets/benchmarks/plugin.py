@@ -32,10 +32,10 @@ from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli import console
 from bertsecrets.cli.baseline import read_baseline
 from bertsecrets.cli.judge_run import MEASURING_OPTIONS, saved_measurements
-from bertsecrets.cli.outputs import check_places
+from bertsecrets.cli.outputs import check_places, refuse
 from bertsecrets.errors import UserError, check_extra, of_the_machine, one_line
 from bertsecrets.formats import FAILURES
-from bertsecrets.options import PARSING, RunOptions, flag
+from bertsecrets.options import PARSING, RunOptions
 from bertsecrets.progress import log, shown_by
 from bertsecrets.reading import READ_FILES
 from bertsecrets.settings import load_settings
@@ -111,9 +111,8 @@ def _options(config: pytest.Config) -> RunOptions:
     if name is not None and checkpoint is None:
         raise UserError("--task has no effect without --checkpoint: to select claims, use -k, for example -k rte")
     if get_option(config, "measurements") is not None:
-        names = [*MEASURING_OPTIONS, "checkpoint"]
-        if unused := next((name for name in names if get_option(config, name) not in (None, False)), None):
-            raise UserError(f"{flag(unused)} has no effect with --measurements: leave it out")
+        others = {name: get_option(config, name) for name in (*MEASURING_OPTIONS, "checkpoint")}
+        refuse(argparse.Namespace(**others), others, "has no effect with --measurements")
         return options
     return options.judging(checkpoint, [] if name is None else [task(name).name])
 

@@ -119,7 +119,6 @@ class PlannedRunner(Runner):
             return False
 
     def is_stored(self, cases: Sequence[Case], seed: int) -> bool:
-        """Return whether all measurements that the given cases need for a seed are stored."""
         return not remaining(self.session, self._plan(cases, [seed]))
 
     def prepare(self, cases: Sequence[Case], seeds: Sequence[int]) -> None:
