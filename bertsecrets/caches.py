@@ -30,7 +30,7 @@ from bertsecrets.progress import in_bytes, log
 from bertsecrets.provenance import TRAINING_MODULE, made_by
 from bertsecrets.store.contents import size
 from bertsecrets.store.entries import CHECKPOINTS, MEASUREMENTS, Key, Store
-from bertsecrets.store.files import check_writable, copy_whole, guarded_writes, remove_unused, temporary_folder
+from bertsecrets.store.files import check_writable, guarded_writes, remove_unused, temporary_folder
 from bertsecrets.store.locks import in_use
 from bertsecrets.store.measurements import load, save
 from bertsecrets.texts.tasks import TASKS, task
@@ -140,12 +140,6 @@ class CheckpointCache:
                     yield folder
                     return
 
-    def export(self, subject: Subject, folder: Path) -> Path:
-        """Write a subject's checkpoint to a folder, either completely or not at all."""
-        with self.in_use(subject) as source:
-            copy_whole(source, folder)
-        return folder
-
     def protect(self, subject: Subject) -> None:
         """Make `delete` keep a subject's checkpoint for a later run."""
         self._needed.add(subject)
@@ -157,13 +151,11 @@ class CheckpointCache:
         freed = 0
         for subject in (subject for subject in subjects if subject not in self._needed):
             key = self.used.get(subject) or self.key(subject)
-            entry = self.store_of(key).find(CHECKPOINTS, key, verify=False)
-            if entry is None:
+            if (entry := self.store_of(key).find(CHECKPOINTS, key, verify=False)) is None:
                 continue
             try:
                 with guarded_writes(entry):
-                    bytes_used = size(entry)
-                    gone = remove_unused(entry)
+                    bytes_used, gone = size(entry), remove_unused(entry)
             except UserError as error:
                 log.info(f"cannot delete the checkpoint {subject}: {error}")
                 continue
@@ -244,7 +236,9 @@ class MeasurementCache:
             stored = self._find(key)
             if stored is None:
                 return self._make(measure, run, key, checkpoint)
-            return replace(self._adapted(stored, measure, run), reused=own not in self.made)
+            measurement = load(stored)  # may have been made from other files with the same rows or weights
+            provenance = replace(measurement.provenance, **self._facts(measure, run))
+            return replace(measurement, subject=run.subject, provenance=provenance, reused=own not in self.made)
         except NotApplicableError:
             raise
         except BaseException:
@@ -364,15 +358,6 @@ class MeasurementCache:
             made[each.name] = measurement, keys[each.name]
         return made
 
-    def _adapted(self, entry: Path, measure: Measure, run: MeasureContext) -> Measurement:
-        """Load a stored measurement, with facts about the files of this run.
-
-        The measurement may have been made from other files with the same rows or weights.
-        """
-        stored = load(entry)
-        provenance = replace(stored.provenance, **self._facts(measure, run))
-        return replace(stored, subject=run.subject, provenance=provenance)
-
     def _facts(self, measure: Measure, run: MeasureContext) -> dict[str, Any]:
         """Return the provenance of the measured data, of the training data and, if `run` has a folder, of the model."""
         facts = measure.data_facts(run)
@@ -394,7 +379,6 @@ class MeasurementCache:
 
 
 def _title(measure: Measure, subject: Subject, checkpoint: Path | None) -> str:
-    """Return the title of a measurement, as used in messages and in its manifest."""
     if not measure.reads_model:
         return measure.name
     measured = str(subject) if checkpoint is None else f"{slug(str(checkpoint))}-{subject.task}"

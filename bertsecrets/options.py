@@ -3,7 +3,6 @@
 
 import argparse
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
@@ -11,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertsecrets.errors import UserError, errors_in, near_matches, quoted, shortened
-from bertsecrets.models.families import full_name
-from bertsecrets.option_checks import check_jobs, check_threads, seed_range
+from bertsecrets.option_checks import as_seeds, check_jobs, check_threads, checked_model, path, seed_range, whole_number
 from bertsecrets.reading import expanded, seconds
 from bertsecrets.settings import EXPECTED_VARIABLE, project_options
 from bertsecrets.texts.tasks import Task
@@ -42,42 +40,16 @@ HELP_GROUPS = {
     "seeds and store": ("seeds", "budget", "store", "keep_checkpoints"),
     "computation": ("jobs", "device", "threads", "precision"),
 }
-MAX_PATH_BYTES, MAX_NAME_BYTES = 4095, 255  # bytes, on all common file systems
 LIMIT_OPTIONS = ("limit", "train_limit", "grid_limit")
-PATH_OPTIONS = ("model", "glue", "task_file", "store", "frames", "checkpoint")
 # Types that Python code may give; the command line parses text.
 OPTION_TYPES: dict[str, tuple[tuple[type, ...], tuple[str, ...]]] = {
     "a whole number": ((int,), (*LIMIT_OPTIONS, "jobs", "threads")),
     "an integer or auto": ((int, str), ("seeds",)),
-    "a name or path": ((str, os.PathLike), PATH_OPTIONS),
+    "a name or path": ((str, os.PathLike), ("model", "glue", "task_file", "store", "frames", "checkpoint")),
     "text": ((str,), ("budget", "precision", "spacy", "device", "keep_checkpoints", "checkpoint_task")),
     "true or false": ((bool,), ("offline", "allow_unofficial_data")),
     "a collection of your own tasks (bertsecrets.Task)": ((Task,), ("tasks",)),
 }
-
-
-def path(text: str) -> Path:
-    """Parse a path."""
-    if not text:
-        raise argparse.ArgumentTypeError("the path is empty: give the path of a file or folder")
-    if len(text.encode()) > MAX_PATH_BYTES or any(len(part.encode()) > MAX_NAME_BYTES for part in text.split("/")):
-        raise argparse.ArgumentTypeError(f"{shortened(text, 100)} is too long for a path: give a shorter path")
-    return expanded(text)
-
-
-def whole_number(text: str) -> int:
-    """Parse a whole number in ASCII digits; `int` also accepts other scripts, underscores and thousands of digits."""
-    if not re.fullmatch("[+-]?[0-9]{1,18}", text):
-        raise argparse.ArgumentTypeError(f"{shortened(text, 60)!r} is not a whole number")
-    return int(text)
-
-
-def _seeds(text: str) -> int | str:
-    """Parse a number of seeds; other strings are returned unchanged for `RunOptions` to check."""
-    try:
-        return whole_number(text)
-    except argparse.ArgumentTypeError:
-        return text
 
 
 def _option(help: str, default: Any = None, **parsing: Any) -> Any:
@@ -98,19 +70,14 @@ CHECKPOINT_OPTION: dict[str, Any] = {
 }
 
 
-class _ToEnvironment(argparse.Action):
-    """An action that also puts the option `expected` in the environment, where worker processes find it."""
-
-    def __call__(
-        self, parser: object, namespace: argparse.Namespace, values: Any, option_string: object = None
-    ) -> None:
-        os.environ[EXPECTED_VARIABLE] = str(values)
-        setattr(namespace, self.dest, values)
+def _expected(text: str) -> Path:
+    """Parse the path of a file with claims, and put it in the environment, where worker processes find it."""
+    os.environ[EXPECTED_VARIABLE] = str(path(text))
+    return path(text)
 
 
 EXPECTED_OPTION: dict[str, Any] = {
-    "action": _ToEnvironment,
-    "type": path,
+    "type": _expected,
     "metavar": "FILE",
     "help": "add the claims and recorded outcomes in this YAML file to those of the suite",
 }
@@ -174,7 +141,7 @@ class RunOptions:
     seeds: int | str | None = _option(
         "use seeds 1 to N; auto adds up to 5 seeds, one at a time, until every claim is decided or the budget is spent "
         "(default: from params.yaml)",
-        type=_seeds,
+        type=as_seeds,
         metavar="N",
     )
     budget: str | None = _option(
@@ -203,17 +170,11 @@ class RunOptions:
                 value = plain(getattr(self, name))
                 object.__setattr__(self, name, value)
                 for each in several(value) if name in LISTED_OPTIONS else [value]:
-                    if each is not None and not _is_instance(each, types):
+                    of_type = isinstance(each, types) and (bool in types or not isinstance(each, bool))
+                    if each is not None and not of_type:
                         raise UserError(f"{name} must be {expected}, not {quoted(each)}")
         if self.model is not None:
-            object.__setattr__(self, "model", os.path.expanduser(self.model))  # Python code may give a Path
-            if not self.model.strip():
-                raise UserError("the model's name is empty: give a name on the hub, a folder, minilm or mpnet")
-            if self.model.endswith("@") and not os.path.isdir(self.model):
-                raise UserError(
-                    f"{shortened(self.model)} has no revision after the @: name a commit, or leave out the @"
-                )
-            object.__setattr__(self, "model", full_name(self.model))
+            object.__setattr__(self, "model", checked_model(self.model))
         for name in LIMIT_OPTIONS:
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -269,12 +230,8 @@ class RunOptions:
         known = {name: getattr(namespace, name) for name in PARSING if hasattr(namespace, name)}
         given = {name: value for name, value in known.items() if value is not None and value is not False}
         trained = getattr(namespace, "checkpoint", None) or getattr(namespace, "measurements", None)
-        defaults = {
-            name: value
-            for name, value in configured().items()
-            if name in known and not (trained and name in TRAINING_OPTIONS)
-        }
-        return cls(**{**defaults, **given})
+        effective = known.keys() - (TRAINING_OPTIONS if trained else ())
+        return cls(**{**{name: value for name, value in configured().items() if name in effective}, **given})
 
     def judging(self, checkpoint: Path | None, tasks: Sequence[str]) -> "RunOptions":
         """Return a copy of these options that judges a checkpoint on its task, or none if `checkpoint` is None.
@@ -283,9 +240,8 @@ class RunOptions:
             UserError: If a checkpoint is given without exactly one task, or if an option has no effect on a checkpoint.
         """
         tasks = tasks or self.scope
-        return replace(
-            self, checkpoint=checkpoint, checkpoint_task=tasks[0] if checkpoint and len(tasks) == 1 else None
-        )
+        task = tasks[0] if checkpoint and len(tasks) == 1 else None
+        return replace(self, checkpoint=checkpoint, checkpoint_task=task)
 
     @property
     def judged(self) -> str | None:
@@ -446,8 +402,3 @@ def several(value: Any) -> tuple[Any, ...]:
     if isinstance(value, list | tuple | set):
         return tuple(value)
     return () if value is None else (value,)
-
-
-def _is_instance(value: object, types: tuple[type, ...]) -> bool:
-    """Return whether a value is of one of these types. True and False do not count as numbers."""
-    return isinstance(value, types) and (bool in types or not isinstance(value, bool))

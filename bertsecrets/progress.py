@@ -113,13 +113,11 @@ def time_left(began: float, done: int, total: int) -> str:
 
 
 def _on_terminal() -> bool:
-    """Return whether standard error is a terminal that can redraw a line."""
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 @contextmanager
 def _bar(title: str, total: int, unit: str, done: float) -> Iterator[Progress]:
-    """Draw a progress bar below other output until the block ends."""
     from rich.console import Console  # imported only if a bar is drawn
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar

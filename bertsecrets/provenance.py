@@ -61,7 +61,6 @@ def suite_commit(checkout: Path = PACKAGE_FOLDER.parent) -> tuple[str | None, bo
 
 
 def _git(folder: Path, *command: str) -> str | None:
-    """Return the output of a git command, or None if it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # set by git hooks
     try:
         done = subprocess.run(  # nosec B603 B607

@@ -91,6 +91,7 @@ def test_an_edit_changes_the_digests_of_importing_modules(package):
 # Modules that a session imports and that are in no digest, besides `PARTS_WITHOUT_RESULTS`, with the reason.
 DRIVING = {
     "session": "passes values to the caches; the keys contain them",
+    "open_session": "passes values to the caches; the keys contain them",
     "models.in_memory": "says whether a folder may stand for an object; the keys contain the folder",
     "models.description": "compares an object with its folder",
     "texts.own_tasks": "reads texts and labels; the keys contain their digest",

@@ -17,7 +17,7 @@ PACKAGE = Path(bertsecrets.__file__).parent
 ORDER = (
     "errors", "arguments", "progress", "reading", "types", "formats", "settings", "devices", "store", "provenance",
     "hub", "texts", "models", "ablation", "patterns", "measures", "claims", "judging", "saved", "compare", "report",
-    "option_checks", "options", "cores", "caches", "session", "jobs", "cli", "benchmarks",
+    "option_checks", "options", "cores", "caches", "open_session", "session", "jobs", "cli", "benchmarks",
 )  # fmt: skip
 COMMANDS = "cli"  # its modules have the command's name, which a domain module may share
 # Modules named like a folder: two after their measure; the third's name is part of the cache keys of checkpoints.

@@ -38,7 +38,6 @@ class Drift:
             metafunc.parametrize("pinned", [pytest.param(part, id=_name(part.wanted)) for part in self.pin.parts])
 
     def _compare(self, run: pytest.Session) -> Comparison:
-        """Compare the model with the pin on the selected measures."""
         from bertsecrets.session import Session  # takes seconds to import
 
         selected = [item for item in run.items if "pinned" in getattr(item, "fixturenames", ())]

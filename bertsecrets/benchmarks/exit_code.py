@@ -61,17 +61,16 @@ class ExitCode:
     @pytest.hookimpl(tryfirst=True)  # before the JUnit plugin, which does not overwrite attributes
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record the outcome of a benchmark, or the failure of another test."""
-        xml = self.config.stash.get(xml_key, None)
-        if xml is not None and any(name == KIND_PROPERTY for name, _ in report.user_properties):
+        xml, is_benchmark = self.config.stash.get(xml_key, None), KIND_PROPERTY in dict(report.user_properties)
+        if xml is not None and is_benchmark:
             module = Path(report.nodeid.partition("::")[0]).stem
             xml.node_reporter(report).attrs["classname"] = f"benchmarks.{module}"  # independent of the install location
         kinds = self.kinds.setdefault(report.nodeid, set())
         if report.when == "setup":
             kinds.clear()
             self.failed.pop(report.nodeid, None)
-        ours = {str(value) for name, value in report.user_properties if name in (KIND_PROPERTY, OUTCOME_PROPERTY)}
-        if any(name == KIND_PROPERTY for name, _ in report.user_properties):
-            kinds |= ours
+        if is_benchmark:
+            kinds |= {str(value) for name, value in report.user_properties if name in (KIND_PROPERTY, OUTCOME_PROPERTY)}
             if report.failed:
                 self.failed.setdefault(report.nodeid, set()).add(str(report.when))
         elif report.failed:

@@ -1,8 +1,9 @@
 """The output of a benchmark run: the verdict table, JUnit XML properties, and the report."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, chdir, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
-from bertsecrets.benchmarks.exit_code import (
-    BENCHMARK,
-    CRASH,
-    DRIFT_PLUGIN,
-    EXIT_CODE_PLUGIN,
-    KIND_PROPERTY,
-    OUTCOME_PROPERTY,
-)
+import bertsecrets.benchmarks.exit_code as exit_code
 from bertsecrets.benchmarks.pytest_options import get_option
 from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Case, Known
@@ -26,36 +20,38 @@ from bertsecrets.cli.baseline import accepted_cases, conclude_baseline
 from bertsecrets.cli.console import BUG, USER_ERROR, encodable, report_bug, signals_deferred
 from bertsecrets.cli.outputs import more_seeds_line
 from bertsecrets.errors import UserError, of_the_machine, one_line
-from bertsecrets.formats import ERROR, FAILURES, Ends, VerdictData
+from bertsecrets.formats import ERROR, FAILURES, Ends, VerdictData, VerdictsFile
 from bertsecrets.options import RunOptions, variable
 from bertsecrets.progress import counted
 from bertsecrets.settings import load_settings
 
 if TYPE_CHECKING:
     from bertsecrets.compare.baseline import Baseline
-    from bertsecrets.formats import VerdictsFile
-    from bertsecrets.judging import JudgedRun
-    from bertsecrets.report.viewer import Examples
     from bertsecrets.session import Session
 
-# Stored in pytest's config.
-VERDICTS = pytest.StashKey[dict[str, Verdict]]()  # by case; a repeated benchmark counts with its last execution
-OPTIONS = pytest.StashKey[RunOptions]()
-SESSION: pytest.StashKey["Session"] = pytest.StashKey()
-RUN: pytest.StashKey["JudgedRun"] = pytest.StashKey()
-ACCEPTED: pytest.StashKey["Baseline | None"] = pytest.StashKey()
-# Cases that the fixture `judged` has judged, skipped or failed in this process, and whether each fails the run.
-ANSWERED = pytest.StashKey[dict[str, bool]]()
-INCOMPLETE = pytest.StashKey[str]()  # why selected claims have no verdict
-UNJUDGED_LINE = pytest.StashKey[str]()  # why verdicts of some benchmarks are missing
-BASELINE_LINES = pytest.StashKey[list[str]]()  # what has changed in the baseline, or why it is not updated
-# The report's path, or the reason for not writing it; and whether it was written.
-REPORT_LINE = pytest.StashKey[tuple[str, bool]]()
+
+@dataclass
+class BenchmarkState:
+    """The state of a benchmark run, which pytest's config holds."""
+
+    options: RunOptions = field(default_factory=RunOptions)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)  # by case; the last execution of a benchmark counts
+    answered: dict[str, bool] = field(default_factory=dict)  # by case that ended in this process: whether it fails
+    session: "Session | None" = None
+    run: Any = None  # the `JudgedRun`, once it is open
+    accepted: "Baseline | None" = None
+    incomplete: str = ""  # why selected claims have no verdict
+    unjudged: str = ""  # why verdicts of some benchmarks are missing
+    baseline_lines: Sequence[str] = ()  # what has changed in the baseline, or why it is not updated
+    report_line: tuple[str, bool] | None = None  # the report's path or why there is none; whether it was written
 
 
-def verdicts_of(config: pytest.Config) -> list[Verdict]:
-    """Return the verdicts of the run so far, one per case."""
-    return list(config.stash[VERDICTS].values())
+BENCHMARK_STATE = pytest.StashKey[BenchmarkState]()
+
+
+def state_of(config: pytest.Config) -> BenchmarkState:
+    """Return the state of the run."""
+    return config.stash[BENCHMARK_STATE]
 
 
 def case_of(item: pytest.Item) -> Case | None:
@@ -66,16 +62,17 @@ def case_of(item: pytest.Item) -> Case | None:
 
 def judged_model(config: pytest.Config) -> str:
     """Return the model or checkpoint that is judged."""
-    return config.stash[OPTIONS].judged or load_settings().model
+    return state_of(config).options.judged or load_settings().model
 
 
 def session_of(config: pytest.Config) -> "Session":
     """Return the session of the run, opening it on the first call."""
-    if SESSION not in config.stash:
+    state = state_of(config)
+    if state.session is None:
         from bertsecrets.session import Session  # takes seconds to import
 
-        config.stash[SESSION] = Session(config.stash[OPTIONS])
-    return config.stash[SESSION]
+        state.session = Session(state.options)
+    return state.session
 
 
 def expected_failure(known: Known, *, strict: bool) -> pytest.MarkDecorator:
@@ -126,7 +123,7 @@ def name_skipped(report: pytest.TestReport, item: pytest.Item) -> None:
 
 def show_reason(report: pytest.TestReport, raised: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> None:
     """Show a failed benchmark's message without a traceback, and its reason in pytest's summary line."""
-    verdict = item.config.stash[VERDICTS].get(str(case_of(item)))
+    verdict = state_of(item.config).verdicts.get(str(case_of(item)))
     shown: Any = raised.getrepr(style="value")
     if shown.reprcrash is not None:
         shown.reprcrash.message = f"{verdict.status}: {verdict.reason}" if verdict else str(raised.value)
@@ -136,14 +133,14 @@ def show_reason(report: pytest.TestReport, raised: pytest.ExceptionInfo[BaseExce
 def name_in_project(reports: Iterable[object], config: pytest.Config) -> None:
     """Change the reports so that pytest's summary shows each benchmark's path in the project."""
     for report in reports:
-        if isinstance(report, pytest.TestReport) and KIND_PROPERTY in dict(report.user_properties):
+        if isinstance(report, pytest.TestReport) and exit_code.KIND_PROPERTY in dict(report.user_properties):
             report.nodeid = shown_id(report.nodeid, config)  # pytest shows it relative to the working directory
 
 
 def junit_properties(verdict: VerdictData) -> list[tuple[str, object]]:
     """Return a verdict's properties for JUnit XML."""
     facts = {
-        OUTCOME_PROPERTY: verdict.verdict or ERROR,
+        exit_code.OUTCOME_PROPERTY: verdict.verdict or ERROR,
         "observed": verdict.observed,
         "interval": _ends(verdict.interval),
         "band": _ends(verdict.band),
@@ -168,7 +165,7 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
     from bertsecrets.report.terminal import MIN_WIDTH, Screen, run_text
     from bertsecrets.report.text import annotations
 
-    verdicts = verdicts_of(config)
+    verdicts = [*state_of(config).verdicts.values()]
     terminalreporter.section("verdicts")
     width = terminalreporter._tw.fullwidth if terminalreporter.isatty else MIN_WIDTH
     screen = Screen(max(MIN_WIDTH, width), terminalreporter.hasmarkup)
@@ -178,8 +175,8 @@ def print_verdicts(terminalreporter: Any, config: pytest.Config) -> None:
         terminalreporter.write_line(encodable(line, terminalreporter._tw._file))
     errors = [str(verdict.case) for verdict in verdicts if verdict.outcome is None]
     unmeasured = f"{len(errors)} of {len(verdicts)} claims could not be measured: {', '.join(errors)}" if errors else ""
-    fails = config.stash[RUN].fails
-    lines = [_open_claims(config), *annotations(filter(fails, verdicts)), *config.stash.get(BASELINE_LINES, [])]
+    fails = state_of(config).run.fails
+    lines = [_open_claims(config), *annotations(filter(fails, verdicts)), *state_of(config).baseline_lines]
     for line in filter(None, [unmeasured, *lines]):
         terminalreporter.write_line(encodable(line, terminalreporter._tw._file))
 
@@ -188,19 +185,20 @@ def _open_claims(config: pytest.Config) -> str:
     """Return a line with the command that adds seeds for undecided claims; empty if no claim lacks seeds."""
     from bertsecrets.jobs.scripts import RUN_ONLY_OPTIONS, words_of
 
-    run, options = config.stash[RUN], config.stash[OPTIONS]
-    if options.checkpoint is not None:
+    state = state_of(config)
+    if state.options.checkpoint is not None:
         return ""
     saved = get_option(config, "measurements") is not None
-    command = [] if saved else ["bertsecrets", "run", *words_of(options, RUN_ONLY_OPTIONS)]
-    return more_seeds_line(run, verdicts_of(config), command, ["pytest", *map(str, config.invocation_params.args)])
+    command = [] if saved else ["bertsecrets", "run", *words_of(state.options, RUN_ONLY_OPTIONS)]
+    whole = ["pytest", *map(str, config.invocation_params.args)]
+    return more_seeds_line(state.run, [*state.verdicts.values()], command, whole)
 
 
 def print_comparisons(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdicts of this run next to those of the runs that `--benchmark-compare` selects, if any."""
     from bertsecrets.report.tables import table
 
-    verdicts = [verdict.data for verdict in verdicts_of(config)]
+    verdicts = [verdict.data for verdict in state_of(config).verdicts.values()]
     runs = config._benchmarksession.compared_mapping or {}  # type: ignore[attr-defined]
     for path, benchmarks in runs.items():
         earlier = {verdict.id: verdict for verdict in filter(None, map(_saved_verdict, benchmarks.values()))}
@@ -229,13 +227,13 @@ def _compared(was: VerdictData, now: VerdictData) -> list[str]:
     return [now.id, *observed, before, outcome_words(now), f"{was.seconds:g}", f"{now.seconds:g}"]
 
 
-def verdicts_file(config: pytest.Config) -> "VerdictsFile":
+def verdicts_file(config: pytest.Config) -> VerdictsFile:
     """Return the verdicts of the run in the format of `report --json`."""
     from bertsecrets.report.json import as_file
 
-    commits = config.stash[RUN].session.commits if RUN in config.stash else ()
-    note, model = config.stash[INCOMPLETE], judged_model(config)
-    return as_file(verdicts_of(config), model, load_settings(), note=note, commits=commits)
+    state, model = state_of(config), judged_model(config)
+    commits = state.run.session.commits if state.run is not None else ()
+    return as_file([*state.verdicts.values()], model, load_settings(), note=state.incomplete, commits=commits)
 
 
 def weigh(session: pytest.Session, failed: Mapping[str, set[str]]) -> tuple[bool, list[str]]:
@@ -245,14 +243,14 @@ def weigh(session: pytest.Session, failed: Mapping[str, set[str]]) -> tuple[bool
         failed: The phases in which each test failed, by its id.
     """
     config = session.config
-    answered, verdicts = config.stash[ANSWERED], config.stash[VERDICTS]
+    answered, verdicts = state_of(config).answered, state_of(config).verdicts
     names = {item.nodeid: str(case) for item in session.items if (case := case_of(item))}
     fails = {name for name, fails_run in answered.items() if fails_run}
     accepted = {name for name, verdict in verdicts.items() if verdict.outcome in FAILURES} - fails
     excused = {node for node, phases in failed.items() if phases <= {"call"} and names.get(node) in accepted}
     reported = {names.get(node) for node in failed}
     contradicting = [name for name in answered if name in (fails - reported) | (accepted & reported)]
-    drift: Any = config.pluginmanager.get_plugin(DRIFT_PLUGIN)
+    drift: Any = config.pluginmanager.get_plugin(exit_code.DRIFT_PLUGIN)
     drifted = drift is not None and drift.comparison is not None and drift.comparison.drifted
     return bool(fails) or drifted or session.testsfailed > len(excused), contradicting
 
@@ -260,14 +258,14 @@ def weigh(session: pytest.Session, failed: Mapping[str, set[str]]) -> tuple[bool
 def incomplete(session: pytest.Session) -> str:
     """Return why selected claims have no answer; empty if all have one and the run has ended normally."""
     config = session.config
-    answered, reported = config.stash[ANSWERED], config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN).kinds  # type: ignore[union-attr]
+    answered, reported = state_of(config).answered, config.pluginmanager.get_plugin(exit_code.EXIT_CODE_PLUGIN).kinds  # type: ignore[union-attr]
     selected = {item.nodeid: str(case) for item in session.items if (case := case_of(item))}
     missing = {node: case for node, case in selected.items() if case not in answered}
     normal = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     if config.option.collectonly or config.getoption("setupplan", False) or (normal and not missing):
         return ""
     if not normal or missing.keys() - reported.keys():
-        return f"{len(config.stash[VERDICTS])} of {len(selected)} claims were judged before the run ended"
+        return f"{len(state_of(config).verdicts)} of {len(selected)} claims were judged before the run ended"
     return f"{len(missing)} of {len(selected)} claims were skipped or failed before they were judged"
 
 
@@ -279,82 +277,66 @@ def not_judged(session: pytest.Session) -> str | None:
     config = session.config
     if config.option.collectonly or config.getoption("setupplan", False) or session.shouldfail or session.shouldstop:
         return None
-    drift: Any = config.pluginmanager.get_plugin(DRIFT_PLUGIN)
+    drift: Any = config.pluginmanager.get_plugin(exit_code.DRIFT_PLUGIN)
     if drift is not None and session.items and drift.comparison is None:
         return "nothing was compared: all benchmarks were skipped by another plugin or mark"
     selected = {item.nodeid: str(case) for item in session.items if (case := case_of(item))}
-    ended: Any = config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN)
+    ended: Any = config.pluginmanager.get_plugin(exit_code.EXIT_CODE_PLUGIN)
     elsewhere = [
         case
         for node, case in selected.items()
-        if case not in config.stash[ANSWERED] and ended.kinds.get(node, set()) - {BENCHMARK, CRASH}
+        if case not in state_of(config).answered
+        and ended.kinds.get(node, set()) - {exit_code.BENCHMARK, exit_code.CRASH}
     ]
     if elsewhere:
         names = f"{counted(len(elsewhere), 'claim')} ({elsewhere[0]})"
         return f"{names} judged in another process: disable the plugin that starts other processes"
-    if not selected or config.stash[VERDICTS]:
+    if not selected or state_of(config).verdicts:
         return None
-    return f"no claim was judged: {config.stash[INCOMPLETE] or 'see why benchmarks were skipped'}"
+    return f"no claim was judged: {state_of(config).incomplete or 'see why benchmarks were skipped'}"
 
 
 def write_baseline(session: pytest.Session) -> int:
     """Write the baseline if it is to be updated, and return the exit code."""
-    config = session.config
-    if RUN not in config.stash or not config.stash[VERDICTS]:
+    state = state_of(session.config)
+    if state.run is None or not state.verdicts:
         return 0
     try:
-        lines = conclude_baseline(
-            config.stash[RUN], verdicts_of(config), config.stash[ACCEPTED], config.stash[INCOMPLETE]
-        )
+        verdicts = [*state.verdicts.values()]
+        state.baseline_lines = conclude_baseline(state.run, verdicts, state.accepted, state.incomplete)
     except UserError as error:
-        config.stash[BASELINE_LINES] = [f"no baseline: {one_line(error)}"]
+        state.baseline_lines = [f"no baseline: {one_line(error)}"]
         return USER_ERROR
-    config.stash[BASELINE_LINES] = lines
     return 0
 
 
 def write_report(session: pytest.Session) -> int:
     """Write the page and the verdicts to the folder of `--report`, if given, and return the exit code."""
-    config = session.config
-    folder, verdicts = get_option(config, "report"), verdicts_of(config)
+    config, state = session.config, state_of(session.config)
+    folder = get_option(config, "report")
     if folder is None or config.option.collectonly:
         return 0
-    if not verdicts:
-        config.stash[REPORT_LINE] = "no report: nothing was judged", False
+    if not state.verdicts:
+        state.report_line = "no report: nothing was judged", False
         return 0
     try:
-        _write(folder, verdicts, config)
+        _write(folder, state, config)
     except Exception as error:
         line = str(error) if isinstance(error, UserError) else of_the_machine(error)
-        config.stash[REPORT_LINE] = f"no report: {one_line(line or report_bug(error))}", False
+        state.report_line = f"no report: {one_line(line or report_bug(error))}", False
         return USER_ERROR if line is not None else BUG
-    config.stash[REPORT_LINE] = f"report: {folder.resolve() / 'report.html'}", True
+    state.report_line = f"report: {folder.resolve() / 'report.html'}", True
     return 0
 
 
-def _examples(verdicts: list[Verdict], config: pytest.Config) -> "Examples":
-    """Measure the attention maps for the page's viewer."""
-    from bertsecrets.report.viewer import Examples, find_examples
-
-    rows = get_option(config, "examples")
-    if not rows:
-        return Examples()
-    try:
-        return find_examples(config.stash[RUN].session.example_maps, verdicts, rows)
-    except KeyboardInterrupt:  # the rest of the report is still written
-        return Examples(problems=["any checkpoint: interrupted"])
-
-
-def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config) -> None:
+def _write(folder: Path, state: BenchmarkState, config: pytest.Config) -> None:
     from bertsecrets.jobs.scripts import words_of
     from bertsecrets.report.html import page
-    from bertsecrets.report.viewer import Examples
+    from bertsecrets.report.viewer import Examples, find_examples
     from bertsecrets.store.entries import write_json
     from bertsecrets.store.files import write_whole
 
-    settings, model, options = load_settings(), judged_model(config), config.stash[OPTIONS]
-    note = config.stash[INCOMPLETE]
-    command = ["pytest", *map(str, config.invocation_params.args)]
+    verdicts, options = [*state.verdicts.values()], state.options
     if options.checkpoint is None:
         rerun = ["bertsecrets", "run", *words_of(options, ["keep_checkpoints"])]
     else:
@@ -362,18 +344,22 @@ def _write(folder: Path, verdicts: list[Verdict], config: pytest.Config) -> None
         given = [f"{name}={number}" for name, number in numbers.items() if number is not None]
         rerun = [*given, "bertsecrets", "report", *words_of(options, ["threads", "jobs", "keep_checkpoints"])]
         rerun += ["--checkpoint", str(options.checkpoint), "--task", str(options.checkpoint_task)]
-    examples = Examples() if note else _examples(verdicts, config)
+    rows = 0 if state.incomplete else get_option(config, "examples")
+    try:
+        examples = find_examples(state.run.session.example_maps, verdicts if rows else [], rows)
+    except KeyboardInterrupt:  # the rest of the report is still written
+        examples = Examples(problems=["any checkpoint: interrupted"])
     with signals_deferred():
         write_json(folder / "verdicts.json", verdicts_file(config).model_dump(mode="json"))
         content = page(
-            {model: verdicts},
-            settings.judge,
-            note=note,
+            {judged_model(config): verdicts},
+            load_settings().judge,
+            note=state.incomplete,
             advice=[_open_claims(config)],
-            command=command,
+            command=["pytest", *map(str, config.invocation_params.args)],
             rerun=rerun,
             examples=examples,
             checkpoint=options.checkpoint is not None,
-            accepted=accepted_cases(config.stash[RUN]),
+            accepted=accepted_cases(state.run),
         )
         write_whole(folder / "report.html", content)

@@ -18,47 +18,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from bertsecrets.benchmarks.exit_code import (
-    BENCHMARK,
-    CRASH,
-    DRIFT_PLUGIN,
-    ENTERED,
-    EXIT_CODE_PLUGIN,
-    KIND_PROPERTY,
-    OUTCOME_PROPERTY,
-    BugError,
-    ExitCode,
-    end_run,
-)
-from bertsecrets.benchmarks.output import (
-    ACCEPTED,
-    ANSWERED,
-    INCOMPLETE,
-    OPTIONS,
-    REPORT_LINE,
-    RUN,
-    SESSION,
-    UNJUDGED_LINE,
-    VERDICTS,
-    case_of,
-    expected_failure,
-    incomplete,
-    judged_model,
-    junit_properties,
-    name_in_project,
-    name_skipped,
-    not_judged,
-    print_comparisons,
-    print_verdicts,
-    session_of,
-    show_reason,
-    start_folder,
-    uncaptured,
-    verdicts_file,
-    weigh,
-    write_baseline,
-    write_report,
-)
+import bertsecrets.benchmarks.exit_code as exit_code
+import bertsecrets.benchmarks.output as output
+from bertsecrets.benchmarks.output import state_of
 from bertsecrets.benchmarks.pytest_options import RUN_OPTIONS, get_option
 from bertsecrets.benchmarks.pytest_options import pytest_addoption as pytest_addoption
 from bertsecrets.benchmarks.selection import marks, names_claim
@@ -67,21 +29,13 @@ from bertsecrets.benchmarks.selection import pytest_report_collectionfinish as p
 from bertsecrets.claims.loading import cases
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.cli import console
 from bertsecrets.cli.baseline import read_baseline
-from bertsecrets.cli.console import (
-    BUG,
-    USER_ERROR,
-    as_interrupt,
-    bars_on_terminals,
-    interrupted_message,
-    report_bug,
-    warnings_in_one_line,
-)
 from bertsecrets.cli.judge_run import MEASURING_OPTIONS, saved_measurements
-from bertsecrets.cli.outputs import check_places
+from bertsecrets.cli.outputs import check_places, refuse
 from bertsecrets.errors import UserError, check_extra, of_the_machine, one_line
 from bertsecrets.formats import FAILURES
-from bertsecrets.options import PARSING, RunOptions, flag
+from bertsecrets.options import PARSING, RunOptions
 from bertsecrets.progress import log, shown_by
 from bertsecrets.reading import READ_FILES
 from bertsecrets.settings import load_settings
@@ -99,50 +53,48 @@ MISSING_INPUT = "missing input"  # reported instead of a verdict
 def pytest_configure(config: pytest.Config) -> None:
     """Read options, settings and claims first, so that the run fails early if any is invalid."""
     cleanup = ExitStack()
-    cleanup.enter_context(warnings_in_one_line())
-    cleanup.enter_context(bars_on_terminals())
+    cleanup.enter_context(console.warnings_in_one_line())
+    cleanup.enter_context(console.bars_on_terminals())
     if threading.current_thread() is threading.main_thread():  # only the main thread may handle signals
-        cleanup.enter_context(as_interrupt())
+        cleanup.enter_context(console.as_interrupt())
     config.add_cleanup(cleanup.close)
     config.addinivalue_line("filterwarnings", "default")  # a warning must not abort an hour of training
     config.addinivalue_line("filterwarnings", f"always::{DamagedEntryWarning.__module__}.DamagedEntryWarning")
     if not config.getoption("benchmark_verbose", False):
         config.option.benchmark_quiet = True  # the verdict table replaces the table of seconds
     READ_FILES.clear()
-    config.stash[VERDICTS] = {}
-    config.stash[ANSWERED] = {}
-    config.pluginmanager.register(ExitCode(config, weigh), EXIT_CODE_PLUGIN)
-    cleanup.enter_context(shown_by(partial(uncaptured, config)))
+    config.stash[output.BENCHMARK_STATE] = output.BenchmarkState()
+    config.pluginmanager.register(exit_code.ExitCode(config, output.weigh), exit_code.EXIT_CODE_PLUGIN)
+    cleanup.enter_context(shown_by(partial(output.uncaptured, config)))
     try:
-        with start_folder(config):
+        with output.start_folder(config):
             _check_options(config)
             collected = cases()
     except UserError as error:
-        pytest.exit(str(error), returncode=USER_ERROR)
+        pytest.exit(str(error), returncode=console.USER_ERROR)
     for name in sorted({mark for case in collected for mark in marks(case)}):
         config.addinivalue_line("markers", f"{name}: benchmarks of the claim, family or task {name}")
 
 
 def _check_options(config: pytest.Config) -> None:
     """Read the options, the settings, and the baseline or the pin, and check that the report can be written."""
-    config.stash[OPTIONS] = _options(config)
+    state_of(config).options = _options(config)
     load_settings()
     if (folder := get_option(config, "report")) is not None:
         check_extra("report")
         check_writable(folder / "report.html")
     _check_places(config)
     updating = get_option(config, "update_baseline")
-    config.stash[ACCEPTED] = read_baseline(get_option(config, "baseline"), updating=updating)
+    state_of(config).accepted = read_baseline(get_option(config, "baseline"), updating=updating)
     if (pin := get_option(config, "against")) is not None:
-        if config.stash[ACCEPTED] is not None:
+        if state_of(config).accepted is not None:
             raise UserError("--baseline has no effect with --against, since no claims are judged: leave it out")
         from bertsecrets.benchmarks.drift import Drift
 
-        config.pluginmanager.register(Drift(pin, config.stash[OPTIONS]), DRIFT_PLUGIN)
+        config.pluginmanager.register(Drift(pin, state_of(config).options), exit_code.DRIFT_PLUGIN)
 
 
 def _options(config: pytest.Config) -> RunOptions:
-    """Return the options of the run, including the checkpoint to judge."""
     if not hasattr(config.option, "benchmark_skip"):
         raise UserError("the benchmarks need the plugin pytest-benchmark: leave out -p no:benchmark")
     if config.option.benchmark_skip:
@@ -159,9 +111,8 @@ def _options(config: pytest.Config) -> RunOptions:
     if name is not None and checkpoint is None:
         raise UserError("--task has no effect without --checkpoint: to select claims, use -k, for example -k rte")
     if get_option(config, "measurements") is not None:
-        names = [*MEASURING_OPTIONS, "checkpoint"]
-        if unused := next((name for name in names if get_option(config, name) not in (None, False)), None):
-            raise UserError(f"{flag(unused)} has no effect with --measurements: leave it out")
+        others = {name: get_option(config, name) for name in (*MEASURING_OPTIONS, "checkpoint")}
+        refuse(argparse.Namespace(**others), others, "has no effect with --measurements")
         return options
     return options.judging(checkpoint, [] if name is None else [task(name).name])
 
@@ -174,7 +125,7 @@ def _check_places(config: pytest.Config) -> None:
         written += [folder / "report.html", folder / "verdicts.json"]
     if given["update_baseline"]:
         written.append(given.pop("baseline"))
-    check_places([Path(path) for path in written if path], given.values(), config.stash[OPTIONS].store_folder)
+    check_places([Path(path) for path in written if path], given.values(), state_of(config).options.store_folder)
 
 
 def _in_processes(config: pytest.Config) -> bool:
@@ -193,10 +144,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize `case` with every claim on each of its tasks."""
     if "judged" not in metafunc.fixturenames:
         return
-    options, model = metafunc.config.stash[OPTIONS], judged_model(metafunc.config)
-    baseline, scope = metafunc.config.stash[ACCEPTED], options.scope
+    options, model = state_of(metafunc.config).options, output.judged_model(metafunc.config)
+    baseline, scope = state_of(metafunc.config).accepted, options.scope
     params = []
-    with start_folder(metafunc.config):
+    with output.start_folder(metafunc.config):
         every = cases()
     for case in every:
         if options.checkpoint_task not in (None, case.task) or (scope and not case.belongs_to(scope)):
@@ -209,7 +160,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         covered = baseline is not None and baseline.covers(str(case))
         if options.whole and not covered and (known := case.known_deviation(model)):
             strict = case.observed_deviation(model) and not claim.beyond_k19
-            applied.append(expected_failure(known, strict=strict))
+            applied.append(output.expected_failure(known, strict=strict))
         params.append(pytest.param(case, id=str(case), marks=applied))
     metafunc.parametrize("case", params)
 
@@ -220,20 +171,20 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
     Nothing is measured earlier, because pytest may still refuse to run, for example after an error in another file.
     """
-    selected = [case for item in session.items if (case := case_of(item))]
+    selected = [case for item in session.items if (case := output.case_of(item))]
     option = session.config.option
     refused = session.testsfailed and not option.continue_on_collection_errors
     if not selected or refused or option.collectonly or session.config.getoption("setupplan", False):
         return
     try:
-        with start_folder(session.config):
+        with output.start_folder(session.config):
             _open_run(session.config, selected)
         return
     except UserError as error:
-        ended = (one_line(error), USER_ERROR)
+        ended = (one_line(error), console.USER_ERROR)
     except Exception as error:
         line = of_the_machine(error)
-        ended = (line, USER_ERROR) if line is not None else (report_bug(error), BUG)
+        ended = (line, console.USER_ERROR) if line is not None else (console.report_bug(error), console.BUG)
     pytest.exit(ended[0], returncode=ended[1])
 
 
@@ -246,11 +197,11 @@ def _open_run(config: pytest.Config, selected: list[Case]) -> None:
     from bertsecrets.store.records import SavedFolder
 
     if (folder := get_option(config, "measurements")) is not None:
-        options = replace(config.stash[OPTIONS], model=judged_model(config))
-        config.stash[RUN] = run = JudgedRun(saved_measurements(SavedFolder.read(folder), options), selected)
+        options = replace(state_of(config).options, model=output.judged_model(config))
+        state_of(config).run = run = JudgedRun(saved_measurements(SavedFolder.read(folder), options), selected)
         _begin(config, run)
         return
-    session = session_of(config)
+    session = output.session_of(config)
     if any(map(reads_model, selected)):
         session.check_model()
     names = dict.fromkeys(case.task for case in selected if reads_rows(case) or reads_model(case))
@@ -259,11 +210,11 @@ def _open_run(config: pytest.Config, selected: list[Case]) -> None:
         raise UserError(absent[0])
 
     def carry_out(plan: Plan) -> None:
-        with uncaptured(config):  # workers write to the terminal even while a benchmark runs
+        with output.uncaptured(config):  # workers write to the terminal even while a benchmark runs
             run_jobs(session, plan)
 
     runner = PlannedRunner(session, nullcontext(carry_out) if session.jobs > 1 else None)
-    config.stash[RUN] = run = JudgedRun(session, selected, runner)
+    state_of(config).run = run = JudgedRun(session, selected, runner)
     _begin(config, run)
     run.prepare()
 
@@ -272,7 +223,7 @@ def _begin(config: pytest.Config, run: "JudgedRun") -> None:
     """Check that the run can be compared with the baseline, if there is one, and log what cannot be judged."""
     from bertsecrets.judging import skipped
 
-    if (baseline := config.stash[ACCEPTED]) is not None:
+    if (baseline := state_of(config).accepted) is not None:
         baseline.check_run(run)
     run.baseline = baseline
     for reason, lacking_it in run.skipped().items():
@@ -281,9 +232,9 @@ def _begin(config: pytest.Config, run: "JudgedRun") -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Return the header line with the model and the options."""
-    options = config.stash[OPTIONS]
+    options = state_of(config).options
     given = {name: value for name in PARSING if (value := getattr(options, name)) not in (None, False)}
-    given["model"] = judged_model(config)
+    given["model"] = output.judged_model(config)
     shown = {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in given.items()}
     return "bertsecrets: " + ", ".join(f"{name} {value}" for name, value in sorted(shown.items()))
 
@@ -291,7 +242,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 @pytest.fixture
 def in_start_folder(request: pytest.FixtureRequest) -> Iterator[None]:
     """Until the test ends, work in the folder in which pytest was started. Other fixtures may have changed it."""
-    with start_folder(request.config):
+    with output.start_folder(request.config):
         yield
 
 
@@ -303,53 +254,52 @@ def judged(case: Case, benchmark, request: pytest.FixtureRequest, in_start_folde
     """
     from bertsecrets.claims.eligibility import Skipped, about_other_architecture
 
-    config = request.config
-    run = config.stash[RUN]
+    config, state = request.config, state_of(request.config)
+    run = state.run
     all_strict = get_option(config, "strict_verdicts")
-    strict = all_strict and (
-        SESSION not in config.stash or config.stash[SESSION].resources.rows.missing(case.task) is None
-    )
-    answer, failing = run.answers[str(case)], config.stash[ANSWERED]
-    request.node.stash[ENTERED] = True
+    strict = all_strict and (state.session is None or state.session.resources.rows.missing(case.task) is None)
+    answer, failing = run.answers[str(case)], state.answered
+    request.node.stash[exit_code.ENTERED] = True
     if about_other_architecture(answer):
         failing[str(case)] = False
         return partial(pytest.skip, answer.reason)
     try:
         verdict = answer if isinstance(answer, Skipped) else benchmark.pedantic(partial(run.result, case))
     except (UserError, KeyboardInterrupt) as error:
-        end_run(config, error)
+        exit_code.end_run(config, error)
     if isinstance(verdict, Skipped):
         failing[str(case)] = strict
-        request.node.user_properties.extend([(OUTCOME_PROPERTY, MISSING_INPUT), ("reason", one_line(verdict.reason))])
+        request.node.user_properties.extend(
+            [(exit_code.OUTCOME_PROPERTY, MISSING_INPUT), ("reason", one_line(verdict.reason))]
+        )
         return partial(_undecided, verdict.reason, strict=strict)
     benchmark.extra_info.update(verdict.as_json())
     if verdict.measurements and benchmark.stats is not None:  # None with --benchmark-disable
         benchmark.stats.stats.data[:] = [verdict.data.seconds]  # time of the original measurements, not of reading them
-    config.stash[VERDICTS][str(case)] = verdict
+    state.verdicts[str(case)] = verdict
     failing[str(case)] = run.fails(verdict, strict=all_strict) or (strict and verdict.outcome == "inconclusive")
     if verdict.outcome in FAILURES and not failing[str(case)]:
         request.applymarker(_excused(verdict, config))
-    request.node.user_properties.extend(junit_properties(verdict.data))
+    request.node.user_properties.extend(output.junit_properties(verdict.data))
     if verdict.outcome is None:
         if not isinstance(verdict.error, UserError):
-            raise BugError(verdict.reason) from verdict.error
+            raise exit_code.BugError(verdict.reason) from verdict.error
         pytest.fail(verdict.reason, pytrace=False)
     return partial(_checkable, verdict, strict=strict)
 
 
 def _excused(verdict: Verdict, config: pytest.Config) -> pytest.MarkDecorator:
     """Return the xfail mark for a failing verdict that does not fail the run."""
-    run, case = config.stash[RUN], verdict.case
-    known = case.known_deviation(judged_model(config))
+    run, case = state_of(config).run, verdict.case
+    known = case.known_deviation(output.judged_model(config))
     if run.baseline is not None and run.baseline.accepts(verdict.data):
         return pytest.mark.xfail(reason=f"accepted in {get_option(config, 'baseline')}", strict=False)
     if known is not None and verdict.known_deviation:
-        return expected_failure(known, strict=False)
+        return output.expected_failure(known, strict=False)
     return pytest.mark.xfail(reason=f"{case.claim.name} is not a claim of K19", strict=False)
 
 
 def _checkable(verdict: Verdict, *, strict: bool) -> Verdict:
-    """Return the verdict if it decides the claim. Otherwise, skip or fail the test."""
     from bertsecrets.report.text import describe
 
     if verdict.outcome == "inconclusive":
@@ -373,12 +323,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     report = yield
     if {"judged", "drifted"} & set(getattr(item, "fixturenames", ())):
         error = call.excinfo.value if call.excinfo else None
-        ours = ENTERED in item.stash and report.when != "teardown"
+        ours = exit_code.ENTERED in item.stash and report.when != "teardown"
         crashed = ours and report.failed and isinstance(error, Exception) and not isinstance(error, AssertionError)
-        report.user_properties = [*item.user_properties, (KIND_PROPERTY, CRASH if crashed else BENCHMARK)]
-        name_skipped(report, item)
+        report.user_properties = [
+            *item.user_properties,
+            (exit_code.KIND_PROPERTY, exit_code.CRASH if crashed else exit_code.BENCHMARK),
+        ]
+        output.name_skipped(report, item)
         if ours and report.failed and call.excinfo is not None and not crashed:
-            show_reason(report, call.excinfo, item)
+            output.show_reason(report, call.excinfo, item)
     return report
 
 
@@ -389,18 +342,18 @@ def pytest_sessionfinish(session: pytest.Session):
     Interrupted benchmarks are left out of `--benchmark-json`, because an entry without a time would make it invalid.
     """
     config, ended_normally = session.config, (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-    timed = config._benchmarksession  # type: ignore[attr-defined]
+    state, timed = state_of(config), config._benchmarksession  # type: ignore[attr-defined]
     timed.benchmarks[:] = [entry for entry in timed.benchmarks if entry]
-    config.stash[INCOMPLETE] = note = incomplete(session)
-    failed = write_report(session)
-    failed = write_baseline(session) or failed
-    if session.exitstatus in ended_normally and (line := not_judged(session)) is not None:
-        config.stash[UNJUDGED_LINE], failed = line, failed or USER_ERROR
-    elif note and config.stash[VERDICTS]:
-        config.stash[UNJUDGED_LINE] = f"incomplete: {note}"
+    state.incomplete = note = output.incomplete(session)
+    failed = output.write_report(session)
+    failed = output.write_baseline(session) or failed
+    if session.exitstatus in ended_normally and (line := output.not_judged(session)) is not None:
+        state.unjudged, failed = line, failed or console.USER_ERROR
+    elif note and state.verdicts:
+        state.unjudged = f"incomplete: {note}"
         failed = failed or int(get_option(config, "strict_verdicts"))
-    if session.exitstatus in ended_normally and SESSION in config.stash:
-        config.stash[SESSION].close()
+    if session.exitstatus in ended_normally and state.session is not None:
+        state.session.close()
     if not timed.benchmarks:
         timed.json = timed.save = timed.autosave = None
     result = yield
@@ -412,7 +365,7 @@ def pytest_sessionfinish(session: pytest.Session):
 @pytest.hookimpl(optionalhook=True)
 def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:
     """Add the verdicts of the run to `--benchmark-json`, in the format of `report --json`."""
-    output_json["bertsecrets"] = verdicts_file(config).model_dump(mode="json")
+    output_json["bertsecrets"] = output.verdicts_file(config).model_dump(mode="json")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -420,18 +373,19 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     """Print the verdict table, the report's path, and how to resume an interrupted run."""
     if not isinstance(terminalreporter, TerminalReporter):  # but one of another plugin
         terminalreporter = TerminalReporter(config)
-    name_in_project(chain.from_iterable(terminalreporter.stats.values()), config)
-    if config.stash[VERDICTS]:
-        print_verdicts(terminalreporter, config)
-        print_comparisons(terminalreporter, config)
-    if REPORT_LINE in config.stash:
-        line, written = config.stash[REPORT_LINE]
+    state = state_of(config)
+    output.name_in_project(chain.from_iterable(terminalreporter.stats.values()), config)
+    if state.verdicts:
+        output.print_verdicts(terminalreporter, config)
+        output.print_comparisons(terminalreporter, config)
+    if state.report_line is not None:
+        line, written = state.report_line
         terminalreporter.write_line(line, red=not written)
-    if UNJUDGED_LINE in config.stash:
-        terminalreporter.write_line(config.stash[UNJUDGED_LINE], red=True)
-    ended = config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN)
+    if state.unjudged:
+        terminalreporter.write_line(state.unjudged, red=True)
+    ended = config.pluginmanager.get_plugin(exit_code.EXIT_CODE_PLUGIN)
     if ended is not None and ended.contradicting:
         line = f"pytest reports other results, but the exit code follows the verdicts: {', '.join(ended.contradicting)}"
         terminalreporter.write_line(line, red=True)
     if ended is not None and ended.signalled is not None:
-        terminalreporter.write_line(interrupted_message(config.stash[OPTIONS].store_folder))
+        terminalreporter.write_line(console.interrupted_message(state.options.store_folder))

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from inspect import getsource
 from typing import Any
 
@@ -54,7 +53,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     benchmarks must then be set by an environment variable. If the variable is not set, end the process with a message
     and exit code 2.
     """
-    group, taken = parser.getgroup("bertsecrets"), {*_flags(parser)}
+    group, groups = parser.getgroup("bertsecrets"), [*parser._groups, parser._anonymous]
+    taken = {name for group in groups for option in group.options for name in option.names()}
     for name, parsing in RUN_OPTIONS.items():
         if flag(name) not in taken:
             group.addoption(flag(name), dest=PREFIX + name, **{**parsing, "default": None})
@@ -100,15 +100,7 @@ def get_option(config: pytest.Config, name: str) -> Any:
     return parsed
 
 
-def _flags(parser: pytest.Parser) -> Iterator[str]:
-    """Yield all options that pytest knows so far."""
-    for group in [*parser._groups, parser._anonymous]:
-        for option in group.options:
-            yield from option.names()
-
-
 def _owner(name: str, plugins: pytest.PytestPluginManager) -> str:
-    """Return the conftest file or plugin that adds an option."""
     for plugin in plugins.get_plugins():
         if hasattr(plugin, "pytest_addoption") and not getattr(plugin, "__name__", "").startswith("bertsecrets"):
             try:

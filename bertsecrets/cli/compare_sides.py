@@ -3,6 +3,8 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -73,7 +75,6 @@ class SideSource:
 
 
 def _is_classifier(folder: Path) -> bool:
-    """Return whether a folder contains the configuration of a sequence classifier."""
     try:
         names = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("architectures") or []
     except (OSError, ValueError, AttributeError):
@@ -163,7 +164,6 @@ def model_side(
 
 
 def _measured(source: SideSource, session: "Session", wanted: Sequence["MeasureOnTask"]) -> "Side":
-    """Measure a model or a checkpoint, and return it as one side of a comparison."""
     from bertsecrets.compare.sides import measured_side
 
     if source.kind == "model":
@@ -199,11 +199,7 @@ def _stored(source: SideSource, session: "Session", selection: Selection) -> "Si
 
 
 def _of_measurements(source: SideSource, session: "Session", selection: Selection) -> "Side":
-    """Return a side that consists of stored measurements.
-
-    If a measurement is stored several times, copies with the session's row limit are preferred. If several copies
-    remain, the latest is used.
-    """
+    """Return a side of stored measurements: of several copies, the latest, if possible with the session's limit."""
     from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask, Side, part_of
     from bertsecrets.store.measurements import VALUES_FILE, load
@@ -239,15 +235,9 @@ def _of_measurements(source: SideSource, session: "Session", selection: Selectio
             f"name one of these models, as in {models[0]}@{source.path}"
         )
     suitable.sort(key=lambda stored: (stored.provenance.limit == options.limit, stored.provenance.made))
-    latest: dict[tuple[str, int], dict[int, Measurement]] = {}
-    for stored in suitable:
-        place = COMPARED_MEASURES.index(stored.measure)
-        latest.setdefault((stored.subject.task, place), {})[stored.subject.seed] = stored
+    latest = {(of.subject.task, COMPARED_MEASURES.index(of.measure), of.subject.seed): of for of in suitable}
     parts = [
-        part_of(
-            MeasureOnTask(COMPARED_MEASURES[place], task, selection.initialisation),
-            [by_seed[seed] for seed in sorted(by_seed)],
-        )
-        for (task, place), by_seed in sorted(latest.items())
+        part_of(MeasureOnTask(COMPARED_MEASURES[place], task, selection.initialisation), [latest[key] for key in keys])
+        for (task, place), keys in groupby(sorted(latest), itemgetter(0, 1))
     ]
     return Side(source.argument, f"stored measurements of {models[0]}", tuple(parts))

@@ -4,7 +4,7 @@ import argparse
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,6 @@ from bertsecrets.texts.tasks import GLUE_TASKS, own_task_names
 if TYPE_CHECKING:
     from bertsecrets.models.locations import ModelRef
     from bertsecrets.texts.glue import Split
-    from bertsecrets.texts.rows import TaskRows
 
 SAMPLED_ROWS = 50  # rows sampled for the percentage of unknown tokens
 SUSPICIOUS_UNKNOWN_SHARE = 0.1  # a higher share is unusual for a model's own tokenizer
@@ -81,7 +80,9 @@ def _model(name: str, run: RunOptions) -> bool:
     rows = None
     with suppress(UserError):  # missing data have a line of their own
         local = [*own_task_names(), *(task.name for task in GLUE_TASKS if run.glue_folders)]
-        rows = _sample(TaskRows(run.source()), local)
+        of_run = TaskRows(run.source())
+        first = next((name for name in local if of_run.missing(name, training=False) is None), None)
+        rows = of_run.split(first, "dev", SAMPLED_ROWS) if first else None
     with _or_missing(f"model {name}"):
         facts = _model_facts(locate(name, offline=True), load_settings().finetune.max_length, rows)
         print(f"model {name}: found, {', '.join(facts)}")
@@ -107,12 +108,6 @@ def _model_facts(ref: "ModelRef", cut: int, rows: "Split | None") -> Iterator[st
     share = tokens.count(tokenizer.unk_token_id) / max(1, len(tokens))
     warning = ": check its tokenizer" if share > SUSPICIOUS_UNKNOWN_SHARE else ""
     yield f"{share:.1%} {tokenizer.unk_token} in {len(rows)} rows of {rows.task.title}{warning}"
-
-
-def _sample(rows: "TaskRows", tasks: Iterable[str]) -> "Split | None":
-    """Return some validation rows of the first task that has data, or None if no task has data."""
-    available = (name for name in tasks if rows.missing(name, training=False) is None)
-    return next((rows.split(name, "dev", SAMPLED_ROWS) for name in available), None)
 
 
 def _measures(name: str) -> None:

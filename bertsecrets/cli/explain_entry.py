@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,35 +70,30 @@ def _today(manifest: Mapping[str, Any], key: Key, session: Session) -> Iterator[
     """Yield the differences between the key of an entry and the key that the same entry would get today."""
     subject = Subject(**manifest["subject"])
     subject = replace(subject, model=session.options.model or subject.model)
-    known: dict[str, Any] = {}  # current inputs that need neither model nor data
-    if manifest.get("kind") == CHECKPOINTS:
+    measure = None if manifest.get("kind") == CHECKPOINTS else get_measure(manifest["measure"])
+    if measure is None:
         now = made_by(TRAINING_MODULE, session.resources.device)
-        if key.inputs.get("finetune"):
-            known = {"finetune": session.settings.finetune.model_dump()}
-        find_key = partial(session.checkpoints.key, subject)
+        inputs: dict[str, Any] = (
+            {"finetune": session.settings.finetune.model_dump()} if key.inputs.get("finetune") else {}
+        )
     else:
-        measure = get_measure(manifest["measure"])
         now = measure.made_by(session.resources.device)
-        known = {"version": measure.version, "settings": measure.own_settings(session.settings)}
-        options = key.inputs.get("options") or {}
-        find_key = partial(session.measurements.key, request(measure.name, subject, options))
-        if measure.on_task and _of_checkpoint(key) is None:
-            find_key = partial(_unknown, "the path of the measured folder is not recorded")
-    try:
-        inputs = find_key().inputs
+        inputs = {"version": measure.version, "settings": measure.own_settings(session.settings)}
+    try:  # inputs that need the model or data, too
+        if measure is None:
+            inputs = session.checkpoints.key(subject).inputs
+        elif measure.on_task and _of_checkpoint(key) is None:
+            raise UserError("the path of the measured folder is not recorded")
+        else:
+            wanted = request(measure.name, subject, key.inputs.get("options") or {})
+            inputs = session.measurements.key(wanted).inputs
     except UserError as error:
         yield f"model and data not compared: {error}"
-        inputs = known
     yield from _changes(key.inputs, inputs)
     yield from differences(key.made_by, now)
 
 
-def _unknown(reason: str) -> Key:
-    raise UserError(reason)
-
-
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the differences between the inputs of two keys."""
     for name, value in now.items():
         old = before.get(name)
         if name == "made_by" and isinstance(old, Mapping):

@@ -127,7 +127,6 @@ def fetch(options: argparse.Namespace) -> None:
 
 
 def _fetch_tasks(options: argparse.Namespace) -> None:
-    """Write the data of the requested tasks to a GLUE folder."""
     from bertsecrets.texts.glue_folder import write_tasks
 
     run = RunOptions.from_namespace(options)
@@ -138,7 +137,6 @@ def _fetch_tasks(options: argparse.Namespace) -> None:
 
 
 def _fetch_digests(options: argparse.Namespace) -> None:
-    """Write the digests of a model's files."""
     from bertsecrets.models.locations import ENCODER_FILES, TOKENIZER_FILES, locate
     from bertsecrets.settings import load_settings
     from bertsecrets.store.entries import write_json

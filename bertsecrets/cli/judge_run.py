@@ -1,7 +1,7 @@
 """Code shared by `report`, `plan` and `run`: it selects claims and opens a run of the claims that can be judged."""
 
 import argparse
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
@@ -57,20 +57,6 @@ def selected(options: argparse.Namespace) -> tuple[list["Case"], list[str]]:
     return chosen, tasks
 
 
-def on_known_tasks(
-    session: "Session", chosen: Sequence["Case"], tasks: Sequence[str], tell: Callable[[str], object] = print
-) -> list["Case"]:
-    """Return the cases that need no new measurements on other tasks, and call `tell` with a line about the rest."""
-    from bertsecrets.jobs.plan import split_by_stored_tasks
-
-    if not tasks or ALL_TASKS in tasks:
-        return list(chosen)
-    cases, line = split_by_stored_tasks(session, chosen, tasks)
-    if line:
-        tell(line)
-    return cases
-
-
 def saved_measurements(saved: "SavedFolder", options: RunOptions) -> "SavedMeasurements":
     """Return the saved measurements of the options' model and seeds, so that they can be judged like new ones.
 
@@ -95,6 +81,7 @@ def open_run(
         work: Context that carries out the jobs (`jobs.prepare.PlannedRunner`). By default, jobs run on this machine.
     """
     from bertsecrets.claims.requirements import reads_model, reads_rows
+    from bertsecrets.jobs.plan import split_by_stored_tasks
     from bertsecrets.jobs.prepare import PlannedRunner
     from bertsecrets.judging import JudgedRun, skipped
 
@@ -104,9 +91,10 @@ def open_run(
         session.check_model()
     rows = session.resources.rows
     no_rows = {name: rows.missing(name) for name in {case.task for case in chosen if reads_rows(case)}}
-    requested = [
-        case for case in on_known_tasks(session, chosen, tasks) if not (reads_rows(case) and no_rows[case.task])
-    ]
+    known, left_out = split_by_stored_tasks(session, chosen, tasks)
+    if left_out:
+        print(left_out)
+    requested = [case for case in known if not (reads_rows(case) and no_rows[case.task])]
     run = JudgedRun(session, requested, PlannedRunner(session, work))
     if requested and not run.asked:
         about = " and ".join(requested[0].claim.architectures)

@@ -11,17 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from bertsecrets import __version__
-from bertsecrets.cli import claims, compare, doctor, fetch, measure, plan, report, store
-from bertsecrets.cli.console import (
-    BUG,
-    USER_ERROR,
-    as_interrupt,
-    bars_on_terminals,
-    interrupted,
-    interrupted_message,
-    report_bug,
-    warnings_in_one_line,
-)
+from bertsecrets.cli import claims, compare, console, doctor, fetch, measure, plan, report, store
 from bertsecrets.cli.outputs import check_command
 from bertsecrets.errors import UserError, near_matches, of_the_machine, one_line, shortened
 from bertsecrets.option_checks import check_seed, check_threads
@@ -60,7 +50,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         line = one_line(shortened(message, MESSAGE_CHARACTERS))
-        self.exit(USER_ERROR, f"{self.prog}: {line} (see {self.prog} --help)\n")
+        self.exit(console.USER_ERROR, f"{self.prog}: {line} (see {self.prog} --help)\n")
 
 
 class _MainParser(Parser):
@@ -101,7 +91,7 @@ def main(argv: list[str] | None = None, build: Callable[[], argparse.ArgumentPar
             return _tell(f"word {place} of the command ({shortened(word)}) is not valid text: write it in UTF-8")
     READ_FILES.clear()
     options = build().parse_args(words, argparse.Namespace(words=words))
-    with as_interrupt(), warnings_in_one_line(), bars_on_terminals():
+    with console.as_interrupt(), console.warnings_in_one_line(), console.bars_on_terminals():
         return _run(options)
 
 
@@ -120,7 +110,7 @@ def _run(options: argparse.Namespace) -> int:
     except UserError as error:
         return _tell(error)
     except KeyboardInterrupt as signalled:
-        return _tell(interrupted_message(_store_of(options)), interrupted(signalled))
+        return _tell(console.interrupted_message(_store_of(options)), console.interrupted(signalled))
     except BrokenPipeError:
         _drop(sys.stdout)
     except Exception as error:
@@ -128,7 +118,7 @@ def _run(options: argparse.Namespace) -> int:
             _drop(sys.stdout)
             return _tell(f"cannot write the output ({error.strerror}): redirect the output to another file")
         line = of_the_machine(error)
-        return _tell(line) if line is not None else _tell(report_bug(error), BUG)
+        return _tell(line) if line is not None else _tell(console.report_bug(error), console.BUG)
     return code
 
 
@@ -139,7 +129,7 @@ def _store_of(options: argparse.Namespace) -> Path | None:
     return None
 
 
-def _tell(problem: object, code: int = USER_ERROR) -> int:
+def _tell(problem: object, code: int = console.USER_ERROR) -> int:
     """Print a one-line error message to standard error, and return the exit code."""
     try:
         print(f"bertsecrets: {one_line(shortened(str(problem), MESSAGE_CHARACTERS))}", file=sys.stderr, flush=True)

@@ -112,7 +112,6 @@ def _run(
     values: dict[str, Any],
     options: argparse.Namespace,
 ) -> None:
-    """Run a measure, and write or print the measurement."""
     from bertsecrets.store.entries import finite, write_json
     from bertsecrets.store.measurements import save_to_folder
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
@@ -13,6 +14,7 @@ from bertsecrets.cli.baseline import BASELINE_OPTIONS, accepted_cases, conclude_
 from bertsecrets.cli.console import encodable, signals_deferred
 from bertsecrets.errors import UserError, check_extra
 from bertsecrets.options import VARIABLE_PREFIX, RunOptions, flag, path, several, whole_number
+from bertsecrets.progress import counted
 from bertsecrets.reading import READ_FILES, expanded
 from bertsecrets.settings import EXPECTED_VARIABLE, project_options
 from bertsecrets.store.contents import ITEM_KINDS
@@ -42,10 +44,11 @@ OUTPUT_SWITCHES = ("-v", "--verbose", "--strict", "--strict-verdicts", "--update
 OUTPUT_FLAGS = (*map(flag, OUTPUT_FILES), "--save", "--examples", "--baseline", *OUTPUT_SWITCHES)
 SELECTION_FLAGS = ("--task", "--claim", *OUTPUT_FLAGS)
 SEED_FLAGS = ("--seeds", "--budget")
+NEXT_BUDGET = "24h"  # proposed for claims that lack seeds
+NAMED_CLAIMS = 6  # maximum number of claims named in this proposal
 
 
 def _examples(text: str) -> int:
-    """Parse the number of examples to show."""
     number = whole_number(text)
     if not 0 <= number <= MAX_EXAMPLES:
         raise argparse.ArgumentTypeError(f"{number} is out of range: give 0 to {MAX_EXAMPLES}")
@@ -266,7 +269,6 @@ def _add_examples(options: argparse.Namespace, run: "JudgedRun") -> None:
 
 
 def _print_verdicts(options: argparse.Namespace, run: "JudgedRun") -> None:
-    """Print the table of verdicts and its summary."""
     from bertsecrets.report.terminal import Screen, run_text
     from bertsecrets.report.text import annotations
     from bertsecrets.settings import load_settings
@@ -294,15 +296,28 @@ def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool
 def more_seeds_line(
     run: "JudgedRun", verdicts: Sequence["Verdict"], command: Sequence[str], whole: Sequence[str]
 ) -> str:
-    """Return the `open_claims_line` for these commands without `--seeds` and `--budget`."""
-    from bertsecrets.report.text import open_claims_line
+    """Return a line about claims that lack seeds, with a command that adds seeds, or "" if no claim lacks seeds.
 
-    commands = [without(words, SEED_FLAGS) for words in (command, whole)]
-    return open_claims_line(verdicts, *commands, in_sequence=run.session.wanted_seeds == AUTO)
+    Args:
+        command: The words of a command to which options for claims and seeds are added. If it is empty, the line
+            contains no command.
+        whole: The command of this run, which replaces `command` if more than `NAMED_CLAIMS` claims lack seeds.
+    """
+    from bertsecrets.report.text import ENOUGH_SEEDS, lacks_seeds
+
+    lacking = [verdict for verdict in verdicts if lacks_seeds(verdict)]
+    if not lacking:
+        return ""
+    others = sum(verdict.outcome == "inconclusive" and not lacks_seeds(verdict) for verdict in verdicts)
+    rest = f" (undecided for other reasons: {others}, see -v)" if others else ""
+    line = f"more seeds may decide {counted(len(lacking), 'claim')}{rest}"
+    more = ["--budget", NEXT_BUDGET] if run.session.wanted_seeds == AUTO else ["--seeds", str(ENOUGH_SEEDS)]
+    claims = [word for verdict in lacking for word in ("--claim", str(verdict.case))]
+    words = without([*command, *claims] if len(lacking) <= NAMED_CLAIMS else whole, SEED_FLAGS)
+    return f"{line}: {shlex.join([*words, *more])}" if command else line
 
 
 def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
-    """Write all requested output files except the HTML page."""
     from bertsecrets.report.json import as_file, layer_rows, metrics
     from bertsecrets.report.markdown import model_card, summary
     from bertsecrets.settings import load_settings

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bertsecrets.cli.judge_run import JUDGING_OPTIONS, add_selection, on_known_tasks, open_run, selected
+from bertsecrets.cli.judge_run import JUDGING_OPTIONS, add_selection, open_run, selected
 from bertsecrets.cli.outputs import add_outputs, check_outputs, conclude
 from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_command
@@ -56,7 +56,7 @@ def add_parsers(commands) -> None:
 def plan(options: argparse.Namespace) -> None:
     """Print the jobs that the chosen claims need."""
     from bertsecrets.devices import device_name
-    from bertsecrets.jobs.plan import PlanningSession, plan_for, remaining
+    from bertsecrets.jobs.plan import PlanningSession, plan_for, remaining, split_by_stored_tasks
     from bertsecrets.jobs.scripts import shell_script
     from bertsecrets.judging import JudgedRun
     from bertsecrets.store.files import guarded_writes
@@ -64,7 +64,9 @@ def plan(options: argparse.Namespace) -> None:
     chosen, tasks = selected(options)
     given = RunOptions.from_namespace(options)
     session = PlanningSession(given)
-    chosen = on_known_tasks(session, chosen, tasks, log.info)  # standard output may be the script
+    chosen, left_out = split_by_stored_tasks(session, chosen, tasks)
+    if left_out:
+        log.info(left_out)  # standard output may be the script
     judged = JudgedRun(session, chosen)
     if not judged.possible():
         reason = next(iter(judged.skipped()), "no claim matches --task and --claim")
@@ -93,7 +95,6 @@ def plan(options: argparse.Namespace) -> None:
 
 
 def _jobs(planned: "Plan", left: "Plan", options: RunOptions) -> list[dict[str, Any]]:
-    """Return one JSON object per job."""
     from bertsecrets.jobs.plan import waits_for
     from bertsecrets.jobs.scripts import command
 

@@ -80,7 +80,6 @@ def report(options: argparse.Namespace) -> int:
 
 
 def _opened(options: argparse.Namespace) -> "JudgedRun":
-    """Check the inputs, and return a run of the chosen claims about one model."""
     from bertsecrets.session import Session
 
     chosen, tasks = selected(options)
@@ -110,7 +109,6 @@ def _drop_slow_claims(run: "JudgedRun", options: RunOptions) -> None:
 
 
 def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> "JudgedRun":
-    """Return a run that judges the chosen claims from measurements saved in a folder."""
     from bertsecrets.claims.loading import cases, select_cases
     from bertsecrets.judging import JudgedRun
     from bertsecrets.store.records import SavedFolder

@@ -133,10 +133,7 @@ def explain(options: argparse.Namespace) -> None:
 
 
 def _older(kind: str, manifest: dict[str, Any]) -> str | None:
-    """Return how the code and the libraries have changed since an entry was made, or None if no change is known.
-
-    Devices are not compared, because machines with different devices may share a store.
-    """
+    """Return how code and libraries have changed since an entry was made. Machines that share a store may differ."""
     from bertsecrets.measures.registry import get_measure
     from bertsecrets.provenance import TRAINING_MODULE, differences, made_by
 
@@ -168,7 +165,6 @@ def _facts(item: "Item") -> dict[str, Any]:
 
 
 def _versions(item: "Item") -> str:
-    """Return the code digest and library versions recorded in an entry."""
     made_by = item.key.made_by if item.key else {}
     versions = [f"{name} {number}" for name, number in (made_by.get("software") or {}).items()]
     code = [f"code {made_by['code'][:8]}"] if made_by.get("code") else []

@@ -163,7 +163,6 @@ def compare(before: Side, after: Side, settings: JudgeParams) -> Comparison:
 
 
 def _tested_measure(part: Part, other: Part | None, after: Side, settings: JudgeParams) -> Compared:
-    """Test all cells of one measure. The p-values are not corrected for multiple testing."""
     wanted = part.wanted
     if other is None:
         return Compared(wanted, "not comparable", after.left_out.get(str(wanted), f"{after.name} lacks this measure"))
@@ -248,10 +247,7 @@ def typical_spread(stds: Cells, degrees: int) -> tuple[float, float]:
 
 
 def _by_examples(name: str, before: Values, after: Values, settings: JudgeParams) -> CellDifferences:
-    """Test the differences in a quantity between two checkpoints with a paired bootstrap over examples.
-
-    Accuracies are compared with McNemar's exact test.
-    """
+    """Compare two checkpoints with a paired bootstrap over examples, or accuracies with McNemar's exact test."""
     first, second = before.by_seed[0], after.by_seed[0]
     width = first.block.shape[1]
     rng = np.random.default_rng(settings.seed)
@@ -268,10 +264,9 @@ def _by_examples(name: str, before: Values, after: Values, settings: JudgeParams
 
 
 def _by_errors(name: str, part: Part, other: Part, settings: JudgeParams) -> CellDifferences:
-    """Test the differences in a quantity between two checkpoints, at least one of which was read from a pin.
+    """Compare two checkpoints by their standard errors over examples, because pins contain no per-example data.
 
-    Pins contain no per-example data, so the test uses each checkpoint's standard errors over examples. Errors on the
-    same examples are usually positively correlated, so treating them as independent is conservative.
+    Errors on the same examples are usually positively correlated, so treating them as independent is conservative.
     """
     errors = [side.errors or errors_over_examples(side, settings) for side in (part, other)]
     error = np.hypot(*(of_side[name].ravel() for of_side in errors))

@@ -101,7 +101,6 @@ _runner = functools.cache(JobRunner)  # one runner per process, so that a proces
 
 @contextmanager
 def _connected(address: str | None) -> Iterator[Any]:
-    """Yield the module `ray`, connected to a cluster."""
     with from_extra("ray"):
         import ray
     address = address or os.environ.get("RAY_ADDRESS") or None

@@ -109,9 +109,11 @@ def _is_stored(cache: MeasurementCache, job: Request) -> bool:
 def split_by_stored_tasks(session: Session, cases: Sequence[Case], tasks: Collection[str]) -> tuple[list[Case], str]:
     """Return the cases that need new measurements only on the given tasks, and a line about the cases left out.
 
-    A case is kept if all measurements that it needs on other tasks are already stored. If all cases are kept, the line
-    is empty.
+    A case is kept if all measurements that it needs on other tasks are already stored. If all cases are kept, as when
+    no tasks are given or `all` is among them, the line is empty.
     """
+    if not tasks or ALL_TASKS in tasks:
+        return list(cases), ""
     cache = without_network(session)
     others = {str(case): set(case.on_tasks) - set(tasks) for case in cases}
     kept = [c for c in cases if not others[str(c)] or _stored_on(session, cache, c, others[str(c)])]
@@ -119,7 +121,6 @@ def split_by_stored_tasks(session: Session, cases: Sequence[Case], tasks: Collec
 
 
 def _stored_on(session: Session, cache: MeasurementCache, case: Case, tasks: Collection[str]) -> bool:
-    """Return whether all measurements that a case needs on the given tasks are stored."""
     try:
         if isinstance(session.eligibility(case), NotApplicable):
             return True

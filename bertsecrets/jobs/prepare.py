@@ -39,12 +39,7 @@ def run_jobs(session: Session, plan: Plan) -> None:
 
 
 def _concurrent_jobs(session: Session, plan: Plan) -> int:
-    """Return how many jobs of a plan run at once: the number set by the user or, by default, as many as fit in memory.
-
-    Training a checkpoint needs memory for the weights, their gradients and AdamW's two moments, and for about 23 values
-    per layer, token and hidden unit. If fewer jobs run, each keeps its number of threads, because a different number
-    would change the cache keys.
-    """
+    """Return how many jobs run at once: as many as the user said or as fit in memory, with the same threads each."""
     if all(before in waits_for(plan, job) for before, job in itertools.pairwise(plan)):
         return 1
     jobs, config = min(session.jobs, len(plan)), None
@@ -55,6 +50,7 @@ def _concurrent_jobs(session: Session, plan: Plan) -> int:
     names = ("hidden_size", "num_hidden_layers", "vocab_size")
     width, layers, words = (getattr(config, name, None) or 0 for name in names)
     tokens = session.settings.finetune.batch_size * session.settings.finetune.max_length
+    # For the weights, their gradients and AdamW's two moments, and for each layer, token and hidden unit.
     values = 4 * width * (words + 12 * layers * width) + 23 * layers * tokens * width
     return max(1, min(jobs, available_bytes() // (WORKER_BYTES + 4 * values)))
 
@@ -68,12 +64,7 @@ def _run_here(plan: Plan, runner: JobRunner) -> Generator[JobResult]:
 
 
 def _rank(job: Request) -> tuple[int, int, bool]:
-    """Return a sort key. Long jobs, and jobs that others wait for, come first, so that no core is idle at the end.
-
-    Jobs that train an encoder come first, starting with the largest tasks. On each task, pretrained encoders are
-    trained before other encoders, because the measures that take many forward passes need them. Those measures come
-    next, followed by all other jobs.
-    """
+    """Return a sort key. Long jobs, and jobs that others wait for, come first, so that no core is idle at the end."""
     initialisation = get_initialisation(job.subject.initialisation)
     rows = task(job.subject.task).train_rows if job.on_task else 0
     if job.measure is None:
@@ -128,7 +119,6 @@ class PlannedRunner(Runner):
             return False
 
     def is_stored(self, cases: Sequence[Case], seed: int) -> bool:
-        """Return whether all measurements that the given cases need for a seed are stored."""
         return not remaining(self.session, self._plan(cases, [seed]))
 
     def prepare(self, cases: Sequence[Case], seeds: Sequence[int]) -> None:

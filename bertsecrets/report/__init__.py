@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bertsecrets.errors import UserError
+from bertsecrets.errors import UserError, check_extra
 from bertsecrets.types import Measurement, as_chart, as_html
 
 
@@ -42,7 +42,6 @@ def show_in_notebooks() -> None:
 
     @as_chart.register(Verdicts)
     def _(shown: Verdicts) -> Any:
-        from bertsecrets.errors import check_extra
         from bertsecrets.report.outcomes import OUTCOMES
 
         check_extra("report")

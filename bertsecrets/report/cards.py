@@ -14,7 +14,6 @@ from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.progress import counted
-from bertsecrets.report.outcomes import OUTCOMES
 from bertsecrets.report.text import (
     UNIT_SYMBOLS,
     known_version,
@@ -62,11 +61,6 @@ class Card:
         return "".join(c if c.isalnum() or c == "-" else f"_{ord(c):x}_" for c in name)  # different for each name
 
     @property
-    def sign(self) -> str:
-        """The symbol of the outcome."""
-        return OUTCOMES[self.verdict.status].sign
-
-    @property
     def number(self) -> str:
         """The observed value; "" if nothing was observed."""
         observed = self.verdict.observed
@@ -92,11 +86,6 @@ class Card:
     def outcome(self) -> str:
         """The outcome, followed by a brief reason."""
         return outcome_words(self.verdict) + (f" ({self.mark})" if self.mark else "")
-
-    @property
-    def kind(self) -> str:
-        """The CSS class of the outcome."""
-        return self.verdict.status.replace(" ", "-")
 
     @property
     def by_seed(self) -> list[tuple[int, str]]:

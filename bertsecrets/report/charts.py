@@ -17,16 +17,7 @@ from jaxtyping import Float
 
 from bertsecrets.claims.estimate import with_interval
 from bertsecrets.errors import from_extra
-from bertsecrets.measures.base.figures import (
-    ClassMap,
-    Figure,
-    HeadDistances,
-    HeadMap,
-    LayerBars,
-    Lines,
-    RankedHeads,
-    Shares,
-)
+from bertsecrets.measures.base import figures
 from bertsecrets.settings import JudgeParams
 
 with from_extra("altair"):
@@ -68,13 +59,13 @@ class Chart:
 
 
 @functools.singledispatch
-def draw(figure: Figure, settings: JudgeParams, caption: str) -> Chart:
+def draw(figure: figures.Figure, settings: JudgeParams, caption: str) -> Chart:
     """Return a figure as a chart."""
     raise TypeError(f"cannot draw a {type(figure).__name__}: register a function for it with `draw.register`")
 
 
 @draw.register
-def _(figure: HeadMap, settings: JudgeParams, caption: str) -> Chart:
+def _(figure: figures.HeadMap, settings: JudgeParams, caption: str) -> Chart:
     side, names = ("kind", figure.rows) if figure.rows else ("layer", range(1, len(figure.values) + 1))
     table = [(name, *map(rounded, row)) for name, row in zip(names, figure.values, strict=True)]
     scale = alt.Scale(scheme="blueorange", reverse=True) if figure.signed else alt.Scale(scheme="viridis")
@@ -102,7 +93,7 @@ def _(figure: HeadMap, settings: JudgeParams, caption: str) -> Chart:
 
 
 @draw.register
-def _(figure: RankedHeads, settings: JudgeParams, caption: str) -> Chart:
+def _(figure: figures.RankedHeads, settings: JudgeParams, caption: str) -> Chart:
     numbers = np.stack(with_interval(figure.block, figure.statistic, settings), axis=1)
     table = [
         (f"{i // figure.heads + 1}.{i % figure.heads + 1}", *map(rounded, numbers[i]))
@@ -125,7 +116,7 @@ def _(figure: RankedHeads, settings: JudgeParams, caption: str) -> Chart:
 
 
 @draw.register
-def _(figure: LayerBars, settings: JudgeParams, caption: str) -> Chart:
+def _(figure: figures.LayerBars, settings: JudgeParams, caption: str) -> Chart:
     numbers = zip(*with_interval(figure.block, figure.statistic, settings), strict=True)
     table = [(i + 1, *map(rounded, row)) for i, row in enumerate(numbers)]
     base = _intervals(["layer"], table).encode(
@@ -141,7 +132,7 @@ def _(figure: LayerBars, settings: JudgeParams, caption: str) -> Chart:
 
 
 @draw.register
-def _(figure: Lines, settings: JudgeParams, caption: str) -> Chart:
+def _(figure: figures.Lines, settings: JudgeParams, caption: str) -> Chart:
     by_layer = figure.x == "layer"
     lines = {
         name: dict(enumerate(values, start=1)) if by_layer else dict(values) for name, values in figure.lines.items()
@@ -172,7 +163,7 @@ def _(figure: Lines, settings: JudgeParams, caption: str) -> Chart:
 
 
 @draw.register
-def _(figure: Shares, settings: JudgeParams, caption: str) -> Chart:
+def _(figure: figures.Shares, settings: JudgeParams, caption: str) -> Chart:
     parts = []
     for name, shares in figure.shares.items():
         ends = np.cumsum(shares)
@@ -195,7 +186,7 @@ def _(figure: Shares, settings: JudgeParams, caption: str) -> Chart:
 
 
 @draw.register
-def _(figure: ClassMap, settings: JudgeParams, caption: str) -> Chart:
+def _(figure: figures.ClassMap, settings: JudgeParams, caption: str) -> Chart:
     cells = [
         {
             "layer": i + 1,
@@ -222,7 +213,7 @@ def _(figure: ClassMap, settings: JudgeParams, caption: str) -> Chart:
 
 
 @draw.register
-def _(figure: HeadDistances, settings: JudgeParams, caption: str) -> Chart:
+def _(figure: figures.HeadDistances, settings: JudgeParams, caption: str) -> Chart:
     """Plot each head as a point, as in figure 6 of Clark et al. (2019). The points are computed by `scaled`."""
     places, share = scaled(figure.distances)
     header = ("layer", "head", "x", "y")

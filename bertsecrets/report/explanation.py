@@ -69,7 +69,6 @@ def statements() -> list[dict[str, str]]:
 
 
 def _statements(claim: Claim) -> list[dict[str, str]]:
-    """Return the rows of `statements` that a claim tests."""
     for name in (claim.name,) if claim.source == "ours" else (claim.name, claim.id):
         if own := [row for row in statements() if name in row["claims"].split(", ")]:
             return own
@@ -83,13 +82,9 @@ def _reading(claim: Claim) -> str:
 
 
 def _smallest_effect_text(case: Case) -> list[str]:
-    """Return a line with the smallest effect of interest, or [] if the claim is judged without one.
-
-    Only equalities, and orders that compare the value with 0, are judged with a smallest effect of interest.
-    """
+    """Return a line with the smallest effect, which only equalities and orders that compare with 0 are judged with."""
     expect, (size, reason) = case.claim.expect, case.smallest_effect
-    matters = isinstance(expect, Equality) or (not isinstance(expect, Figure) and expect.value == 0)
-    if not size or not matters:
+    if not size or not (isinstance(expect, Equality) or (not isinstance(expect, Figure) and expect.value == 0)):
         return []
     return [f"smallest effect of interest {format_number(size)} {case.unit} ({reason})"]
 

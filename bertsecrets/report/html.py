@@ -3,6 +3,7 @@
 import functools
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from bertsecrets import __version__
@@ -10,7 +11,7 @@ from bertsecrets.claims.verdict import Verdict, data_kind
 from bertsecrets.errors import from_extra
 from bertsecrets.progress import counted
 from bertsecrets.provenance import run_facts
-from bertsecrets.report.cards import FOLDED_OUTCOME, RERUN_COMMAND, Row, cards_of, columns, matrix
+from bertsecrets.report.cards import FOLDED_OUTCOME, RERUN_COMMAND, cards_of, columns, matrix
 from bertsecrets.report.charts import CHART_CONFIG, draw, strip_spec, svg
 from bertsecrets.report.findings import Findings
 from bertsecrets.report.json import unique
@@ -98,7 +99,7 @@ def page(
         sentences={model: count_line(of_model, accepted) for model, of_model in runs.items()},
         tally=tally([verdict.status for verdict in verdicts]),
         columns=columns(rows),
-        sections=_by_section(rows),
+        sections={title: [*own] for title, own in groupby(rows, lambda row: section_title(row.claim))},
         aside=[card for card in cards if card.verdict.outcome == FOLDED_OUTCOME],
         together={model: run_lines(of_model, settings.confidence) for model, of_model in runs.items()},
         advice=[line for line in advice if line],
@@ -142,15 +143,7 @@ def _vega() -> Markup:
     return Markup(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script"))  # nosec B704  # the library's code
 
 
-def _by_section(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    sections: dict[str, list[Row]] = {}
-    for row in rows:
-        sections.setdefault(section_title(row.claim), []).append(row)
-    return sections
-
-
 def _made_by(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[str]]]:
-    """Return the header and rows of the page's table of measurements."""
     rows = []
     for measurement in measurements:
         facts, training = measurement.provenance, measurement.provenance.training or {}
@@ -177,7 +170,6 @@ def _unofficial(measurement: Measurement) -> str:
 
 
 def _scalars(measurement: Measurement) -> list[tuple[str, str]]:
-    """Return the scalar values of a measurement as text."""
     return [
         (name, f"{value:.4g}" if isinstance(value, float) else str(value))
         for name, value in measurement.values.items()
@@ -234,7 +226,6 @@ def _svg(spec: dict[str, Any]) -> Markup:
 
 @functools.cache
 def _environment() -> Environment:
-    """Return the template environment with the functions that templates use."""
     environment = Environment(loader=PackageLoader("bertsecrets.report"), autoescape=select_autoescape(default=True))
     environment.globals.update(
         outcomes=OUTCOMES,

@@ -44,10 +44,7 @@ def as_file(
 
 
 def _measured(measurements: Sequence[Measurement], commits: Sequence[str]) -> MeasuredData | None:
-    """Return when and how measurements were made, or None if there are none.
-
-    The time of a pass that several measures share is counted only once.
-    """
+    """Return when and how measurements were made. The time of a pass that several measures share is counted once."""
     if not measurements:
         return None
     origins = [measurement.provenance for measurement in measurements]

@@ -110,7 +110,6 @@ def model_card(verdicts: Sequence[Verdict], run: VerdictsFile, *, checkpoint: bo
 
 
 def _about(run: VerdictsFile, *, checkpoint: bool) -> str:
-    """Return a sentence that states the model, data, seeds and software of a run."""
     names = dict.fromkeys(verdict.task for verdict in run.verdicts if verdict.task != ALL_TASKS)
     measured = [verdict for verdict in run.verdicts if verdict.models]
     kinds = {data_kind(verdict.task, official=verdict.official_data) for verdict in measured}

@@ -1,7 +1,7 @@
 """The charts of a report: the paper's figures next to ours, charts of other measurements, and table 1."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -25,21 +25,8 @@ TABLE_1_COLUMNS = {name: get_initialisation(name).label for name in ("untrained"
 METRIC_TITLES = {"accuracy": "accuracy", "pearson": "Pearson", "f1": "F1"}
 
 
-@dataclass(frozen=True)
-class OnTask:
-    """One of the paper's figures next to our version on one task, and more charts of the same measurements."""
-
-    task: str
-    panels: Sequence[Chart]
-    more: Sequence[Chart]
-
-
-@dataclass(frozen=True)
-class Replica:
-    """One of the paper's figures, on every task that was measured."""
-
-    paper: PaperFigure
-    on_tasks: Sequence[OnTask]
+# For one task: its name, the paper's figure next to our version, and more charts of the same measurements.
+OnTask = tuple[str, list[Chart], list[Chart]]
 
 
 def figures_of(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
@@ -47,8 +34,8 @@ def figures_of(measurements: Sequence[Measurement], settings: JudgeParams) -> li
 
     Measurements that differ only in the seed form a group. Our version of a figure is averaged over the group.
     """
-    charts = [chart for group in _groups(measurements) for chart in [*_beside(group, settings), *_own(group, settings)]]
-    return list({chart.caption: chart for chart in charts}.values())
+    groups = _groups(measurements)
+    return _by_caption(chart for group in groups for chart in [*_beside(group, settings), *_own(group, settings)])
 
 
 def main_figure(measurement: Measurement, settings: JudgeParams) -> Chart | None:
@@ -59,9 +46,9 @@ def main_figure(measurement: Measurement, settings: JudgeParams) -> Chart | None
     return next(iter(_drawn(islice(own, 1), [measurement], settings)), None)
 
 
-def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Replica]:
+def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> dict[PaperFigure, list[OnTask]]:
     """Return the paper's figures for which we have measurements. Our version of each figure averages over seeds."""
-    replicas = []
+    replicas: dict[PaperFigure, list[OnTask]] = {}
     for measure in dict.fromkeys(measurement.measure for measurement in measurements):
         if (paper := get_measure(measure).paper) is None:
             continue
@@ -71,10 +58,14 @@ def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) ->
             panels = [chart for group in on_task for chart in _beside(group, settings)]
             more = [chart for group in on_task for chart in _own(group, settings)]
             if panels:  # the paper's figure is shown once for all models
-                on_tasks.append(OnTask(name, list({chart.caption: chart for chart in panels}.values()), more))
+                on_tasks.append((name, _by_caption(panels), more))
         if on_tasks:
-            replicas.append(Replica(paper, on_tasks))
-    return sorted(replicas, key=lambda replica: int(replica.paper.number))
+            replicas[paper] = on_tasks
+    return dict(sorted(replicas.items(), key=lambda replica: int(replica[0].number)))
+
+
+def _by_caption(charts: Iterable[Chart]) -> list[Chart]:
+    return list({chart.caption: chart for chart in charts}.values())
 
 
 def other_figures(measurements: Sequence[Measurement], settings: JudgeParams) -> list[Chart]:
@@ -124,7 +115,6 @@ def _drawn(figures: Iterable[Figure], shown: Sequence[Measurement], settings: Ju
 
 
 def _who(shown: Sequence[Measurement]) -> str:
-    """Return the model, task, initialisation and seeds as text."""
     subject = shown[0].subject
     if subject.task == ALL_TASKS:
         return f"{subject.model}, without a task"
@@ -144,7 +134,8 @@ def table_1(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[A
     scores = [each for each in measurements if each.measure == "scores" and not each.options]
     scores = [each for each in scores if each.subject.task in TASKS]
     models = list(dict.fromkeys(measurement.subject.model for measurement in scores))
-    columns = [f"{title}{who}" for name, title in TABLE_1_COLUMNS.items() for who in _sources(name)]
+    sources = dict.fromkeys(TABLE_1_COLUMNS, (", K19", ", ours")) | {"frozen": ("",)}  # K19 has no frozen encoders
+    columns = [f"{title}{source}" for name, title in TABLE_1_COLUMNS.items() for source in sources[name]]
     rows = []
     for task_name in TASKS:
         for model in models:
@@ -157,11 +148,6 @@ def table_1(measurements: Sequence[Measurement]) -> tuple[list[str], list[list[A
                     cells = [cell for column in TABLE_1_COLUMNS for cell in _scores(ours, task_name, column, metric)]
                     rows.append([name, title, *cells, last])
     return ["task", "metric", *columns, "majority class"], rows
-
-
-def _sources(initialisation: str) -> tuple[str, ...]:
-    """Return the sources of the scores in a column of table 1. The paper has no scores for frozen encoders."""
-    return ("",) if initialisation == "frozen" else (", K19", ", ours")
 
 
 def _scores(scores: Sequence[Measurement], task_name: str, initialisation: str, metric: str) -> list[str]:

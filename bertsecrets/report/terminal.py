@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, islice, product
+from operator import itemgetter
 from string import ascii_lowercase
 from typing import Any
 
@@ -15,7 +16,7 @@ from bertsecrets.claims.schema import Claim
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.progress import counted
 from bertsecrets.report.outcomes import OUTCOMES, outcome_label
-from bertsecrets.report.tables import GAP_SPACES, fold, sectioned, table
+from bertsecrets.report.tables import GAP_SPACES, fold, table
 from bertsecrets.report.text import (
     UNIT_SYMBOLS,
     cite,
@@ -63,12 +64,13 @@ class Screen:
         return "\n".join(drawn.render(line, color_system=ColorSystem.STANDARD) for line in text.split("\n"))
 
     def sections(self, header: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
-        """Return a table whose rows are grouped under the titles of the paper's sections."""
-        sections: dict[str, list[Sequence[str]]] = {}
-        for title, cells in rows:
-            sections.setdefault(self.paint(title, "bold"), []).append(cells)
-        first, rest = sectioned(header, sections).split("\n", 1)
-        return f"{self.paint(first, 'bold')}\n{rest}"
+        """Return a table in which each section of consecutive rows has a title line and ends with an empty line."""
+        first, rule, *body = table(header, [cells for _, cells in rows]).splitlines()
+        lines, rest = [self.paint(first, "bold"), rule], iter(body)
+        for title, of_section in groupby(rows, itemgetter(0)):
+            height = sum(max(cell.count("\n") + 1 for cell in cells) for _, cells in of_section)
+            lines += [self.paint(title, "bold"), *islice(rest, height), ""]
+        return "\n".join(lines).rstrip("\n")
 
 
 def verdict_table(verdicts: Sequence[Verdict], screen: Screen | None = None, *, verbose: bool = False) -> str:
@@ -140,21 +142,16 @@ def task_grid(verdicts: Sequence[Verdict], screen: Screen | None = None) -> str:
     header, *rows = grid_rows(verdicts)
     if len(header) < 3:
         return ""
-    if _width(header, rows) > screen.width:  # the reasons are in the table above
-        rows = grid_rows(verdicts, words=False)[1:]
-    if _width(header, rows) > screen.width:
-        rows = [[cell.replace(" ", "") for cell in row] for row in rows]
+    shorter = grid_rows(verdicts, words=False)[1:]  # the reasons are in the table above
+    for narrower in (shorter, [[cell.replace(" ", "") for cell in row] for row in shorter]):
+        if len(table(header, rows).split("\n", 2)[1]) > screen.width:
+            rows = narrower
     styles = {shown.sign: shown.style for shown in OUTCOMES.values()}
     painted = [
         [name, *(screen.paint(cell, styles[cell[0]]) if cell else "" for cell in cells)] for name, *cells in rows
     ]
     first, *lines = table(header, painted).splitlines()
     return "\n".join([screen.paint(first, "bold"), *lines, grid_legend(rows)])
-
-
-def _width(header: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Return the width of a table."""
-    return len(table(header, rows).split("\n", 2)[1])
 
 
 def _table(verdicts: Sequence[Verdict], notes: Mapping[str, str], screen: Screen) -> str:
@@ -177,7 +174,6 @@ def _table(verdicts: Sequence[Verdict], notes: Mapping[str, str], screen: Screen
 
 
 def _cells(verdict: Verdict, notes: Mapping[str, str]) -> list[str]:
-    """Return a verdict as cells for the columns of `VERDICT_COLUMNS`."""
     case = verdict.case
     unit = UNIT_SYMBOLS.get(verdict.unit, verdict.unit)
     observed = f"{verdict.observed_text} {unit}" if verdict.observed is not None else verdict.observed_text
@@ -211,7 +207,6 @@ def _notes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, str]]:
 
 
 def _legend(shared: Sequence[str], notes: Mapping[str, str], screen: Screen) -> Iterator[str]:
-    """Yield the lines below the table."""
     if shared:
         yield fold(f"  on this model: {'; '.join(shared)}", screen.width, 7)
     for note, letter in notes.items():

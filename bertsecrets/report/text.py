@@ -1,7 +1,6 @@
 """Texts about verdicts and claims for all reports, and the error message of a failing benchmark."""
 
 import os
-import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from bertsecrets.claims.band import Ends, format_interval, format_number
@@ -36,8 +35,7 @@ SYNTHETIC_NOTE = "the texts are synthetic: these verdicts show that the suite wo
 NEXT_STEP = "next, judge your own model on RTE: pytest benchmarks -k rte --model NAME-OR-FOLDER [--glue FOLDER]"
 MAX_ANNOTATIONS = 9  # GitHub shows ten errors of a step, and the action adds one
 COLLAPSED = {Grounds.SEED_FAILED.code, Grounds.SEEDS_FAILED.code}
-ENOUGH_SEEDS, NEXT_BUDGET = 5, "24h"  # proposed for claims that lack seeds
-NAMED_CLAIMS = 6  # maximum number of claims named in this proposal
+ENOUGH_SEEDS = 5  # proposed for claims that lack seeds
 UNIT_SYMBOLS = {"percent": "%", "standard deviations": "sd"}  # abbreviations of units
 NOT_DECIDABLE = "not decidable"  # shown for a band that contains nearly all values
 PAPERS = {  # by the short names used in claims
@@ -68,21 +66,19 @@ def assert_holds(verdict: Verdict) -> None:
 def describe(verdict: Verdict) -> str:
     """Return a few lines about a verdict: statement, published figure, band, observed value, reason."""
     case = verdict.case
-    lines = [
-        f"{case} {outcome_phrase(verdict)}",
-        f"  claim     {case.claim.statement} ({cite(case.claim.source)})",
-        f"  published {show_published(case, verdict.unit)}",
-        f"  band      {show_band(case, verdict.band)}",
-        f"  observed  {verdict.observed_text}",
-        f"  because   {verdict.reason}",
-    ]
-    if verdict.against:
-        lines.append(f"            this contradicts {verdict.against}")
-    if verdict.power:
-        lines.append(f"  power     {verdict.power}")
-    if verdict.remarks:
-        lines.append(f"  remarks   {'; '.join(verdict.remarks)}")
-    return "\n".join(lines)
+    lines = {
+        "claim": f"{case.claim.statement} ({cite(case.claim.source)})",
+        "published": show_published(case, verdict.unit),
+        "band": show_band(case, verdict.band),
+        "observed": verdict.observed_text,
+        "because": verdict.reason,
+        "": f"this contradicts {verdict.against}" if verdict.against else "",
+        "power": verdict.power,
+        "remarks": "; ".join(verdict.remarks),
+    }
+    return "\n".join(
+        [f"{case} {outcome_phrase(verdict)}", *(f"  {name:<9} {text}" for name, text in lines.items() if text)]
+    )
 
 
 def show_published(case: Case, unit: str) -> str:
@@ -286,34 +282,13 @@ def run_lines(verdicts: Sequence[Verdict], confidence: float) -> list[str]:
     """Return lines about the entire run: results over several tasks, false alarms, limited training, synthetic data."""
     of_tasks = [_over_tasks_line(result, confidence) for result in over_tasks(verdicts, confidence)]
     rest = _multiple_testing_lines(multiple_testing(verdicts, confidence))
-    return [*of_tasks, *rest, *_few_training_rows_lines(verdicts), *made_up_lines(verdicts)]
+    synthetic = any(measured.provenance.made_up_data for verdict in verdicts for measured in verdict.measurements)
+    about_data = [SYNTHETIC_NOTE, NEXT_STEP] if synthetic else []
+    return [*of_tasks, *rest, *_few_training_rows_lines(verdicts), *about_data]
 
 
-def open_claims_line(
-    verdicts: Sequence[Verdict], command: Sequence[str], whole: Sequence[str], *, in_sequence: bool
-) -> str:
-    """Return a line about claims that lack seeds, with a command that adds seeds, or "" if no claim lacks seeds.
-
-    Args:
-        command: The words of a command to which options for claims and seeds are added. If it is empty, the line
-            contains no command.
-        whole: The command of this run, which replaces `command` if more than `NAMED_CLAIMS` claims lack seeds.
-        in_sequence: Whether the run added seeds one by one. If so, the line proposes a new budget instead of a number
-            of seeds.
-    """
-    lacking = [verdict for verdict in verdicts if _lacks_seeds(verdict)]
-    if not lacking:
-        return ""
-    others = sum(verdict.outcome == "inconclusive" and not _lacks_seeds(verdict) for verdict in verdicts)
-    rest = f" (undecided for other reasons: {others}, see -v)" if others else ""
-    line = f"more seeds may decide {counted(len(lacking), 'claim')}{rest}"
-    more = ["--budget", NEXT_BUDGET] if in_sequence else ["--seeds", str(ENOUGH_SEEDS)]
-    claims = [word for verdict in lacking for word in ("--claim", str(verdict.case))]
-    words = [*command, *claims] if len(lacking) <= NAMED_CLAIMS else whole
-    return f"{line}: {shlex.join([*words, *more])}" if command else line
-
-
-def _lacks_seeds(verdict: Verdict) -> bool:
+def lacks_seeds(verdict: Verdict) -> bool:
+    """Return whether more seeds may decide a claim."""
     return verdict.open and len(verdict.seeds) < ENOUGH_SEEDS and _collapsed_after(verdict) is None
 
 
@@ -325,18 +300,8 @@ def _collapsed_after(verdict: Verdict) -> int | None:
 def _few_training_rows_lines(verdicts: Sequence[Verdict]) -> list[str]:
     """If a model learned nothing because it had too few training rows, return a line about the claims it affects."""
     rows = [limit for verdict in verdicts if (limit := _collapsed_after(verdict)) is not None]
-    if not rows:
-        return []
-    trained_on = counted(max(rows), "training row")
-    learned = f"the model learned nothing from {trained_on}, so raise --train-limit"
-    return [f"{counted(len(rows), 'claim')} degenerate: {learned}"]
-
-
-def made_up_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """If verdicts are based on the synthetic corpus, return a note that says so and the command to run next."""
-    measured = [measurement for verdict in verdicts for measurement in verdict.measurements]
-    synthetic = any(measurement.provenance.made_up_data for measurement in measured)
-    return [SYNTHETIC_NOTE, NEXT_STEP] if synthetic else []
+    learned = f"the model learned nothing from {counted(max(rows, default=0), 'training row')}, so raise --train-limit"
+    return [f"{counted(len(rows), 'claim')} degenerate: {learned}"] if rows else []
 
 
 def _over_tasks_line(result: OverTasksData, confidence: float) -> str:

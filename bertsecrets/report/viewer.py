@@ -143,7 +143,6 @@ def viewer_specs() -> dict[str, Any]:
 
 
 def _heads() -> alt.TopLevelMixin:
-    """Return the heat map of all heads, in which the user selects a head."""
     base = alt.Chart(alt.NamedData(name="heads")).encode(
         x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0)), y=alt.Y("layer:O", title="layer")
     )

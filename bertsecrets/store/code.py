@@ -260,9 +260,7 @@ def _source(name: str) -> ModuleSource | None:
         IMPORTED.digested.add(name)
     tree = ast.parse(path.read_bytes())
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    reexports: dict[str, str] = {}
-    if path.name == "__init__.py":
-        reexports = dict(pair for node in tree.body for pair in _from(node, package))
+    reexports = dict(pair for node in tree.body for pair in _from(node, package)) if package == name else {}
     imports = tuple(dict.fromkeys(_imports(tree, package)))
     values: dict[str, str] = {}
     if name.partition(".")[0] != PACKAGE_NAME:
@@ -287,7 +285,6 @@ def _was_edited(name: str, path: Path) -> bool:
 
 @functools.cache
 def _path(name: str) -> Path | None:
-    """Return the source file of a module, or None if it has none."""
     if name.partition(".")[0] == PACKAGE_NAME:  # found without importing anything
         place = Path(__file__).parents[1].joinpath(*name.split(".")[1:])
         files = (place.with_suffix(".py"), place / "__init__.py")

@@ -139,7 +139,6 @@ class Store:
 
 
 def _set_aside(entry: Path, key: Key) -> None:
-    """Rename a damaged entry, if there is one, and warn about the damage."""
     problem = damage(entry, key)
     if entry.is_dir():
         aside = entry.with_name(f"{entry.name}.damaged")

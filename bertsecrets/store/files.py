@@ -5,6 +5,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -168,10 +169,7 @@ def whole_folder(folder: Path, *, replace: bool = False, durable: bool = True) -
 
 
 def _rename(fresh: Path, folder: Path, replace: bool) -> None:
-    """Rename the complete folder `fresh` to `folder`. If `replace` is True, replace an existing `folder`.
-
-    If the process is killed between the renames, the earlier folder remains as `.NAME.replaced`.
-    """
+    """Rename the complete folder `fresh`. If killed in between, an earlier folder remains as `.NAME.replaced`."""
     aside = folder.with_name(f".{folder.name}{REPLACED_SUFFIX}")
     if replace and folder.is_dir():
         remove(aside)
@@ -184,10 +182,7 @@ def _rename(fresh: Path, folder: Path, replace: bool) -> None:
 
 @contextmanager
 def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield a hidden temporary file or folder next to `target`, and delete it after the block unless it was renamed.
-
-    Inside the block, it is marked as in use. Leftovers of killed processes are deleted first.
-    """
+    """Yield a hidden file or folder next to `target`, marked as in use, and delete it unless it was renamed."""
     for path in leftovers(target):
         remove_unused(path)
     while True:
@@ -204,15 +199,13 @@ def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 def leftovers(target: Path) -> list[Path]:
     """Return the temporary files and folders of `target`, including those in use."""
-    start, length = f".{target.name}.", len(target.name) + 10 + len(UNFINISHED_SUFFIX)  # with eight random characters
+    # Names contain eight random characters.
+    leftover = re.compile(rf"(?s)\.{re.escape(target.name)}\..{{8}}{re.escape(UNFINISHED_SUFFIX)}")
     try:
         names = os.listdir(target.parent)
     except OSError:  # the folder can be written to but not listed
         return []
-    ours = (
-        name for name in names if name.startswith(start) and name.endswith(UNFINISHED_SUFFIX) and len(name) == length
-    )
-    return [target.with_name(name) for name in ours]
+    return [target.with_name(name) for name in names if leftover.fullmatch(name)]
 
 
 def remove_unused(path: Path) -> bool:
@@ -317,7 +310,11 @@ def check_writable(path: Path) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
             path.stat()  # fails for a loop of symbolic links
         if path.is_char_device():
-            _write_nothing(path)
+            handle = os.open(path, os.O_WRONLY | os.O_NOCTTY)
+            try:
+                os.write(handle, b"")  # devices such as /dev/full refuse even this
+            finally:
+                os.close(handle)
     nearest = _nearest(path)
     if nearest != path and not nearest.is_dir():
         raise RunError(f"cannot write {path}: {nearest} is a file: choose another location")
@@ -343,15 +340,6 @@ def check_space(what: str, needed: int, folder: Path) -> None:
             f"not enough disk space for {what}: {in_bytes(needed)} needed, {in_bytes(free)} free in {folder}: "
             "free some space, or choose another location"
         )
-
-
-def _write_nothing(device: Path) -> None:
-    """Write an empty string to a device, to detect devices that refuse all writes, such as /dev/full."""
-    handle = os.open(device, os.O_WRONLY | os.O_NOCTTY)
-    try:
-        os.write(handle, b"")
-    finally:
-        os.close(handle)
 
 
 @contextmanager

@@ -90,25 +90,14 @@ def save_to_folder(measurement: Measurement, folder: Path, checkpoint: Path | No
     """
     options = ((key, str(value)) for key, value in measurement.options.items())
     marks = (f"{key}-{value if slug(value) == value else digest(value)[:8]}" for key, value in options)
-    measured = place_digest(measurement.subject.model, *([] if checkpoint is None else [str(checkpoint)]))
+    models = [measurement.subject.model, *([] if checkpoint is None else [str(checkpoint)])]
+    measured = digest([os.path.realpath(model) if os.path.isdir(model) else model for model in models])[:6]
     name = "-".join([measurement.measure, str(measurement.subject), measured, *marks])
     with guarded_writes(folder), tempfile.TemporaryDirectory() as temporary:
         facts = save(measurement, Path(temporary))
         write_manifest(Path(temporary), {"kind": "measurement", "name": name, **facts})
         copy_whole(Path(temporary), folder / name, (VALUES_FILE, SAMPLES_FILE), (MANIFEST,))
     return folder / name
-
-
-def place_digest(*places: str) -> str:
-    """Return a short digest of one or more models, each of them given as a hub name or as the path of a folder."""
-    return digest([os.path.realpath(place) if os.path.isdir(place) else place for place in places])[:6]
-
-
-def _load_kept(entry: Path) -> Measurement:
-    """Verify and load a measurement that was saved by `save_to_folder`."""
-    if problem := damage(entry):
-        raise UserError(f"{entry} is incomplete or from another version ({problem}): recreate it")
-    return load(entry)
 
 
 @dataclass(frozen=True)
@@ -128,7 +117,9 @@ class Shelf:
             )
         measurements: dict[str, Measurement] = {}
         for entry in entries:
-            measurement = replace(_load_kept(entry), reused=True)
+            if problem := damage(entry):
+                raise UserError(f"{entry} is incomplete or from another version ({problem}): recreate it")
+            measurement = replace(load(entry), reused=True)
             request = digest([measurement.measure, asdict(measurement.subject), measurement.options])
             if request in measurements:
                 raise UserError(

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -173,15 +173,12 @@ def write_record(folder: Path, run: RecordedRun, measurements: Sequence[Measurem
         for member, data in {RECORD_JSON: json.dumps(content, ensure_ascii=False).encode(), **members}.items():
             archive.writestr(zipfile.ZipInfo(member, ZIP_DATE), data, zipfile.ZIP_LZMA)
     _, stored = _read(buffer, str(path))
-    if not all(_is_exact(*pair) for pair in zip(distinct(measurements), stored, strict=True)):
+    sides = (distinct(measurements), stored)
+    written, read = ([(finite(each.as_json()), _bits(each)) for each in side] for side in sides)
+    if written != read:
         raise RuntimeError(f"{path} was not written, because its numbers would differ from the measured numbers")
     write_whole(path, buffer.getvalue())
     return path
-
-
-def _is_exact(measurement: Measurement, stored: Measurement) -> bool:
-    same = finite(measurement.as_json()) == finite(stored.as_json())
-    return same and _bits(measurement) == _bits(stored)
 
 
 def read_record(path: Path) -> tuple[RecordedRun, list[Measurement]]:
@@ -205,12 +202,10 @@ def _read(source: Path | BytesIO, origin: str) -> tuple[RecordedRun, list[Measur
         layouts = {name: Layout.model_validate(layout) for name, layout in content["layouts"].items()}
         samples = {name: decode(layout, archive.read(name)) for name, layout in layouts.items()}
     run = RecordedRun.model_validate(content["run"])
-    return run, [_measurement(data, samples, origin) for data in content["measurements"]]
-
-
-def _measurement(data: dict[str, Any], samples: dict[str, np.ndarray], origin: str) -> Measurement:
-    own = {name: samples[member] for name, member in data["samples"].items()}
-    return replace(measurement_of(data, own), origin=origin, reused=True)
+    described = [
+        (data, {name: samples[own] for name, own in data["samples"].items()}) for data in content["measurements"]
+    ]
+    return run, [replace(measurement_of(*pair), origin=origin, reused=True) for pair in described]
 
 
 # ---------------------------------------------------------------------- samples

@@ -19,7 +19,6 @@ from bertsecrets.report.text import (
     NEXT_STEP,
     SYNTHETIC_NOTE,
     band_text,
-    open_claims_line,
     run_lines,
     status,
     verdict_row,
@@ -56,36 +55,41 @@ def run():
 # ---------------------------------------------------------------------- statistics of a run
 
 
+def proposal(verdicts, command, whole, *, in_sequence):
+    judged = SimpleNamespace(session=SimpleNamespace(wanted_seeds="auto" if in_sequence else 3))
+    return more_seeds_line(judged, verdicts, command, whole)
+
+
 def test_a_run_ends_with_the_command_that_adds_the_seeds_that_claims_lack(run):
     command = ["bertsecrets", "report", "--model", "my bert"]
-    assert open_claims_line(run, command, [], in_sequence=False) == ""  # nothing is open
+    assert proposal(run, command, [], in_sequence=False) == ""  # nothing is open
     lacking = [
         replace(each, open=True) for each in (verdict("E1-rte", "inconclusive"), verdict("E1-mrpc", "inconclusive"))
     ]
-    assert open_claims_line([*run, *lacking], command, [], in_sequence=False) == (
+    assert proposal([*run, *lacking], command, [], in_sequence=False) == (
         "more seeds may decide 2 claims (undecided for other reasons: 1, see -v): "
         "bertsecrets report --model 'my bert' --claim E1-rte --claim E1-mrpc --seeds 5"
     )
     open_figure = replace(verdict("D1-rte-pretrained", "compatible"), open=True)
-    said = open_claims_line([lacking[0], open_figure], [], [], in_sequence=False)
+    said = proposal([lacking[0], open_figure], [], [], in_sequence=False)
     assert said == "more seeds may decide 2 claims"  # no negative number of others
-    assert open_claims_line(lacking[:1], command, [], in_sequence=True).endswith(" --claim E1-rte --budget 24h")
-    assert open_claims_line(lacking[:1], [], [], in_sequence=False) == "more seeds may decide 1 claim"
-    many = open_claims_line(lacking * 4, command, ["pytest", "-k", "rte"], in_sequence=False)
+    assert proposal(lacking[:1], command, [], in_sequence=True).endswith(" --claim E1-rte --budget 24h")
+    assert proposal(lacking[:1], [], [], in_sequence=False) == "more seeds may decide 1 claim"
+    many = proposal(lacking * 4, command, ["pytest", "-k", "rte"], in_sequence=False)
     assert many == "more seeds may decide 8 claims: pytest -k rte --seeds 5"
     (measurement,) = lacking[0].measurements
     five = tuple(replace(measurement, subject=replace(measurement.subject, seed=seed)) for seed in range(1, 6))
-    assert open_claims_line([replace(lacking[0], measurements=five)], command, [], in_sequence=False) == ""
+    assert proposal([replace(lacking[0], measurements=five)], command, [], in_sequence=False) == ""
 
 
 def test_more_seeds_are_not_proposed_for_a_model_that_learned_nothing_from_few_rows(run):
     cause = Grounds.SEED_FAILED(failed=1, seeds=1, problems="seed 1 (has learned nothing)")
     (collapsed,) = (replace(each, open=True, cause=cause) for each in run if each.outcome == "degenerate")
-    assert open_claims_line([collapsed], [], [], in_sequence=True) == "more seeds may decide 1 claim"
+    assert proposal([collapsed], [], [], in_sequence=True) == "more seeds may decide 1 claim"
     (measurement,) = collapsed.measurements
     few = replace(measurement, provenance=replace(measurement.provenance, train_limit=400))
     limited = replace(collapsed, measurements=(few,))
-    assert open_claims_line([limited], [], [], in_sequence=True) == ""
+    assert proposal([limited], [], [], in_sequence=True) == ""
     line = "1 claim degenerate: the model learned nothing from 400 training rows, so raise --train-limit"
     assert line in run_lines([*run, limited], 0.95)
     copies = replace(limited, cause=Grounds.COPIES(first="seed 1", second="seed 2"))
@@ -96,9 +100,9 @@ def test_more_seeds_are_not_proposed_for_a_model_that_learned_nothing_from_few_r
 def test_the_proposed_seeds_replace_those_of_the_command(run):
     lacking = [replace(verdict("E1-rte", "inconclusive"), open=True)] * 8
     words = ["pytest", "--seeds", "auto", "--budget=6min", "-k", "rte"]
-    for wanted, more in (("auto", "--budget 24h"), (3, "--seeds 5")):  # a fixed number may be raised to replace seeds
-        judged = SimpleNamespace(session=SimpleNamespace(wanted_seeds=wanted, interims=[range(1, 4), range(1, 5)]))
-        assert more_seeds_line(judged, lacking, ["run"], words).endswith(f" 8 claims: pytest -k rte {more}")
+    for in_sequence, more in ((True, "--budget 24h"), (False, "--seeds 5")):  # a fixed number may be raised
+        said = proposal(lacking, ["run"], words, in_sequence=in_sequence)
+        assert said.endswith(f" 8 claims: pytest -k rte {more}")
 
 
 def test_a_run_without_deviations_reports_how_many_would_deviate_by_chance():
