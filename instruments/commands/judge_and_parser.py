@@ -6,7 +6,7 @@ import json
 from bertsecrets.errors import UserError
 from bertsecrets.options import path
 from bertsecrets.progress import progress
-from instruments.commands import add_instrument
+from instruments.commands import FILE, NUMBER, REPEATED, add_instrument
 
 
 def add_parsers(commands) -> None:
@@ -18,51 +18,25 @@ def add_parsers(commands) -> None:
         "calibrate --as-published --claim C1 --task rte --worlds 100",
         calibrate,
     )
-    calibrating.add_argument(
-        "--as-published",
-        action="store_true",
-        help="simulate a model exactly as published; short for --world as-published",
-    )
-    calibrating.add_argument(
-        "--errors",
-        action="store_true",
-        help="count false verdicts, for the claims and worlds of docs/instruments/calibration.md",
-    )
-    calibrating.add_argument(
-        "--world",
-        action="append",
-        default=[],
-        metavar="W",
-        help="world to simulate: as-published, null, spread-3, ..., or a combination such as null+spread-3; repeatable",
-    )
-    calibrating.add_argument("--claim", action="append", default=[], metavar="C", help="only this claim; repeatable")
-    calibrating.add_argument(
-        "--task",
-        action="append",
-        default=[],
-        metavar="T",
-        help="only this task, or `all` for claims over several tasks; repeatable",
-    )
-    calibrating.add_argument(
-        "--worlds",
-        type=int,
-        metavar="N",
-        help="worlds per cell (default: 1000; for as-published, 200 on RTE and MRPC, 40 elsewhere)",
-    )
-    calibrating.add_argument(
-        "--resamples", type=int, default=500, metavar="N", help="number of bootstrap resamples (default: 500)"
-    )
-    calibrating.add_argument("--level", type=float, metavar="P", help="confidence level (default: from params.yaml)")
-    calibrating.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the worlds (default: 1)")
-    calibrating.add_argument("--jobs", type=int, default=1, metavar="N", help="number of processes (default: 1)")
-    calibrating.add_argument(
-        "--cells", type=path, metavar="FILE", help="append finished worlds to this file, and skip those in it"
-    )
-    calibrating.add_argument(
-        "--data", type=path, metavar="FILE", help="write or update the data of expected/as-published.json"
-    )
-    calibrating.add_argument("--rates", type=path, metavar="FILE", help="write the rates of false verdicts as JSON")
-    calibrating.add_argument("--markdown", type=path, metavar="FILE", help="write the table as Markdown")
+    add = calibrating.add_argument
+    as_published = "simulate a model exactly as published; short for --world as-published"
+    add("--as-published", action="store_true", help=as_published)
+    errors = "count false verdicts, for the claims and worlds of docs/instruments/calibration.md"
+    add("--errors", action="store_true", help=errors)
+    world = "world to simulate: as-published, null, spread-3, ..., or a combination such as null+spread-3; repeatable"
+    add("--world", **REPEATED, metavar="W", help=world)
+    add("--claim", **REPEATED, metavar="C", help="only this claim; repeatable")
+    add("--task", **REPEATED, metavar="T", help="only this task, or `all` for claims over several tasks; repeatable")
+    worlds = "worlds per cell (default: 1000; for as-published, 200 on RTE and MRPC, 40 elsewhere)"
+    add("--worlds", **NUMBER, help=worlds)
+    add("--resamples", **NUMBER, default=500, help="number of bootstrap resamples (default: 500)")
+    add("--level", type=float, metavar="P", help="confidence level (default: from params.yaml)")
+    add("--seed", **NUMBER, default=1, help="seed of the worlds (default: 1)")
+    add("--jobs", **NUMBER, default=1, help="number of processes (default: 1)")
+    add("--cells", **FILE, help="append finished worlds to this file, and skip those in it")
+    add("--data", **FILE, help="write or update the data of expected/as-published.json")
+    add("--rates", **FILE, help="write the rates of false verdicts as JSON")
+    add("--markdown", **FILE, help="write the table as Markdown")
 
     add_instrument(commands, "bands", "write the bands of all claims into expected/", "bands", bands)
 
@@ -73,9 +47,8 @@ def add_parsers(commands) -> None:
         "train-parser ./nltk_data/corpora ./pipeline",
         train_parser,
     )
-    training.add_argument(
-        "treebank", type=path, metavar="DIR", help="folder with NLTK's dependency_treebank.zip and treebank.zip"
-    )
+    treebank = "folder with NLTK's dependency_treebank.zip and treebank.zip"
+    training.add_argument("treebank", type=path, metavar="DIR", help=treebank)
     training.add_argument("folder", type=path, metavar="NEW", help="new folder for the pipeline, to use with --spacy")
 
 
