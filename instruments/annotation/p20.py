@@ -96,7 +96,7 @@ def read_p20(source: Path) -> MapSet:
     for stem, (where, _) in lines.items():
         if stem not in maps:
             raise UserError(f"{where}: {stem}.npy is missing: download the archive again, or remove the name")
-    return MapSet(tuple(maps[stem] for stem in lines), tuple(label for _, label in lines.values()))
+    return MapSet(tuple(maps[stem] for stem in lines), tuple((label,) for _, label in lines.values()))
 
 
 def _lines(file: str, text: bytes) -> list[tuple[int, str, list[str]]]:

@@ -68,7 +68,7 @@ def test_second_annotators_label_a_subset_that_grows(tmp_path):
 
 
 def test_a_restart_drops_the_labels_of_this_annotator_only(tmp_path):
-    maps = relabelled(pattern_set(), {"tiny_3": "block"}, "second_labels")
+    maps = relabelled(pattern_set(), {"tiny_3": "block"}, second=True)
     rows = written(maps, tmp_path, second=10, restart=True)["rows"]
     assert {row[10] for row in rows} == {""}
     assert [row[9] for row in rows] == list(maps.labels)
@@ -220,6 +220,6 @@ def test_the_second_annotator_is_blind_and_the_first_labels_stay(visit, tmp_path
     says(page, "All 5 labelled. Download them, and replace the set's annotations.tsv.", "#say")
     labelled = downloaded(page, tmp_path / "set")
     assert labelled.labels == maps.labels
-    assert [labelled.second_labels[i] for i in range(10)] == [maps.labels[i] if i in order else None for i in range(10)]
+    assert list(labelled.of_annotator(1)) == [maps.labels[i] if i in order else None for i in range(10)]
     assert main(["annotate", str(tmp_path / "set")]) == 0
     assert "Cohen's kappa 1.00" in capsys.readouterr().out

@@ -96,8 +96,7 @@ def test_the_report_counts_every_map(trained, reading):
 def test_the_error_on_an_encoder_is_that_of_a_classifier_trained_on_the_others(brief):
     """The encoder `odd` has only vertical maps, and its readers label every second one heterogeneous."""
     plain, odd = pattern_set(40), [pattern_map(number, model="odd") for number in range(8)]
-    labels = [*plain.labels, *(["vertical", "heterogeneous"] * 4)]
-    maps = MapSet((*plain, *odd), tuple(labels))
+    maps = MapSet((*plain, *odd), (*plain.given, *[("vertical",), ("heterogeneous",)] * 4))
     by_model = left_out_errors(ReadMaps(LabelledMaps.of(maps), maps, {}))
     assert set(by_model) == {"tiny", "odd"}
     places = np.arange(len(maps))
@@ -230,7 +229,7 @@ def test_a_set_without_labels_is_refused(tmp_path, capsys):
 @pytest.mark.parametrize("classes", [1, 5])
 def test_a_classifier_needs_enough_maps_of_two_classes(capsys, tmp_path, classes):
     maps = pattern_set(20)
-    save_read(MapSet(maps.maps, tuple(CLASSES[number % classes] for number in range(20))), tmp_path / "maps")
+    save_read(MapSet(maps.maps, tuple((CLASSES[number % classes],) for number in range(20))), tmp_path / "maps")
     line = told(capsys, "instruments", "train-patterns", "--data", tmp_path / "maps", "--output", tmp_path / "out")
     assert "5 folds need at least 5 maps in each of two classes" in line
 
