@@ -25,7 +25,7 @@ from instruments.calibration.false_verdicts import (
     rejected,
     wrong,
 )
-from instruments.calibration.procedures import OnDemand, as_represented, judged, read_seed
+from instruments.calibration.procedures import as_represented, judged, most_seeds, read_seed, simulated_seeds
 from instruments.calibration.rates_table import duplicates, headlines, prospect_of
 from instruments.calibration.targets import deciding, find_setting, least, true_value
 from instruments.calibration.worlds import MODEL, REPRESENTATIVES, Setting, SimulatedModel, find_world
@@ -186,7 +186,8 @@ def test_auto_is_the_sequence_of_analyses(name, world):
     for place in range(3):
         model = simulated(world, place)
         with as_represented():
-            expected = judge_in_sequence(case, OnDemand(model, case), FEW, details=False)
+            by_seed = simulated_seeds(case, model, most_seeds(case))
+            expected = judge_in_sequence(case, by_seed, FEW, details=False)
         auto = judged(case, model, FEW)["auto"]
         assert (auto.outcome, auto.interval, auto.seeds) == (expected.outcome, expected.interval, expected.seeds)
 
