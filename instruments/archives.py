@@ -1,8 +1,6 @@
-"""Read files in zip and tar archives or folders, within size limits and without unpacking to disk."""
+"""Read files in zip, tar and tar.gz archives or folders, within size limits and without unpacking to disk."""
 
-import bz2
 import gzip
-import lzma
 import struct
 import tarfile
 import zipfile
@@ -10,18 +8,17 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.reading import read_bytes
 
 MEMBER_LIMIT = 64 * 2**20  # bytes per file
 TOTAL_LIMIT = 2 * 2**30  # bytes of an unpacked archive
-COMPRESSED: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+GZIP = b"\x1f\x8b"  # with which compressed files begin
 
 # Python raises a different error for each kind of damage. RuntimeError means an encrypted zip or unknown compression.
 UNREADABLE = (
-    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, struct.error),
     *(EOFError, OSError, RuntimeError, ValueError, ArithmeticError, LookupError, TypeError, MemoryError),
 )
 
@@ -93,9 +90,8 @@ def _zipped(path: Path, wanted: Callable[[str], bool], limit: int) -> Iterator[t
 
 
 def _tarred(path: Path, start: bytes, wanted: Callable[[str], bool], limit: int) -> Iterator[tuple[str, bytes]]:
-    opener = next((opener for magic, opener in COMPRESSED.items() if start.startswith(magic)), None)
     with (
-        opener(path) if opener else path.open("rb") as unpacked,
+        gzip.open(path) if start.startswith(GZIP) else path.open("rb") as unpacked,
         tarfile.open(fileobj=unpacked, mode="r|", tarinfo=_Header) as archive,
     ):
         for member in archive:
