@@ -1,24 +1,23 @@
-"""The commands `calibrate`, `bands` and `train-parser`."""
+"""The commands `calibrate`, `bands`, `train-parser`, `specifications` and `mutants`."""
 
 import argparse
 import json
 
 from bertsecrets.errors import UserError
-from bertsecrets.options import path
+from bertsecrets.options import ROW_OPTIONS, RunOptions, add_run_options, path
 from bertsecrets.progress import progress
 from instruments.commands import FILE, NUMBER, REPEATED, add_instrument
 
 
 def add_parsers(commands) -> None:
     """Add the commands and their options to the command line."""
-    calibrating = add_instrument(
+    add = add_instrument(
         commands,
         "calibrate",
         "simulate models whose truth is known, and count the judge's verdicts",
         "calibrate --as-published --claim C1 --task rte --worlds 100",
         calibrate,
-    )
-    add = calibrating.add_argument
+    ).add_argument
     as_published = "simulate a model exactly as published; short for --world as-published"
     add("--as-published", action="store_true", help=as_published)
     errors = "count false verdicts, for the claims and worlds of docs/instruments/calibration.md"
@@ -40,16 +39,43 @@ def add_parsers(commands) -> None:
 
     add_instrument(commands, "bands", "write the bands of all claims into expected/", "bands", bands)
 
-    training = add_instrument(
+    add = add_instrument(
         commands,
         "train-parser",
         "train a small spaCy pipeline if none can be downloaded",
         "train-parser ./nltk_data/corpora ./pipeline",
         train_parser,
-    )
+    ).add_argument
     treebank = "folder with NLTK's dependency_treebank.zip and treebank.zip"
-    training.add_argument("treebank", type=path, metavar="DIR", help=treebank)
-    training.add_argument("folder", type=path, metavar="NEW", help="new folder for the pipeline, to use with --spacy")
+    add("treebank", type=path, metavar="DIR", help=treebank)
+    add("folder", type=path, metavar="NEW", help="new folder for the pipeline, to use with --spacy")
+
+    parser = add_instrument(
+        commands,
+        "specifications",
+        "judge claims under every combination of the choices that the paper leaves open",
+        "specifications --task mrpc --model minilm --glue ./glue_data",
+        specifications,
+    )
+    add = parser.add_argument
+    add("--task", required=True, help="GLUE task")
+    add("--claim", nargs="+", metavar="ID", help="claims (default: C1 C3 E1 F1)")
+    add("--choices", metavar="NAMES", help="vary only these choices, such as padding,length")
+    add("--json", **FILE, help="write the curves as JSON")
+    add("--figures", type=path, metavar="DIR", help="draw one SVG per claim into this folder")
+    add_run_options(parser, (*ROW_OPTIONS, "seeds", "frames", "spacy"))
+
+    add = add_instrument(
+        commands,
+        "mutants",
+        "insert small faults into modules, one at a time, and list those that tests do not detect",
+        "mutants --module bertsecrets/reading.py --tests tests/test_reading.py",
+        mutants,
+    ).add_argument
+    add("--module", nargs="+", required=True, metavar="FILE", help="modules to change")
+    add("--tests", nargs="+", required=True, metavar="FILE", help="test files to run on each fault")
+    add("--count", **NUMBER, default=5, help="number of faults per module (default: 5)")
+    add("--seed", **NUMBER, default=1, help="seed of the random choice (default: 1)")
 
 
 def bands(options: argparse.Namespace) -> None:
@@ -121,3 +147,56 @@ def train_parser(options: argparse.Namespace) -> None:
 
     scores = train_pipeline(options.treebank, options.folder)
     print(f"{options.folder}: {json.dumps(scores)}")
+
+
+def specifications(options: argparse.Namespace) -> None:
+    """Print how often each claim holds across all combinations of choices, and write the curves.
+
+    Raises:
+        UserError: If a claim, task or choice is unknown, or nothing can be measured.
+    """
+    from bertsecrets.claims.eligibility import Skipped
+    from bertsecrets.session import Session
+    from bertsecrets.store.entries import write_json
+    from bertsecrets.store.files import check_writable, write_whole
+    from instruments.curve import curve_lines, curve_table, draw_curve
+    from instruments.specifications import choices_of, chosen_cases, curve
+
+    for place in filter(None, (options.json, options.figures and options.figures / "curve.svg")):
+        check_writable(place)
+    names = None if options.choices is None else [name.strip() for name in options.choices.split(",")]
+    choices = [(case, choices_of(case, names)) for case in chosen_cases(options.claim, options.task)]
+    session = Session(RunOptions.from_namespace(options))
+    session.check_model()
+    curves = []
+    for case, own in choices:
+        answer = session.eligibility(case)
+        if isinstance(answer, Skipped):
+            print(f"1 claim skipped ({case}): {answer.reason}")
+            continue
+        curves.append(curve(session, case, own))
+        print(curve_table(curves[-1]), end="\n\n")
+        if options.json:  # written after each claim, so that finished curves survive an interruption
+            write_json(options.json, [made.as_json() for made in curves])
+        if options.figures:
+            write_whole(options.figures / f"{case}.svg", draw_curve(curves[-1]))
+    if not curves:
+        raise UserError("nothing to judge: every claim lacks an input")
+    for made in curves:
+        print(curve_lines(made)[0])
+
+
+def mutants(options: argparse.Namespace) -> None:
+    """Print each fault with the test that detects it, and the number of detected faults.
+
+    Raises:
+        UserError: If a module does not exist, or the tests fail without a fault.
+    """
+    from instruments.mutants import judged, sampled
+
+    chosen = sampled(options.module, options.count, options.seed)
+    detected = 0
+    for mutant, test in judged(chosen, [*options.tests, "-m", "not slow"]):
+        detected += bool(test)
+        print(f"{'detected' if test else 'MISSED'}  {mutant}" + f"  ({test[:100]})" * bool(test), flush=True)
+    print(f"{detected} of {len(chosen)} detected")
