@@ -25,7 +25,6 @@ SWAPPED: dict[Any, Any] = {
 REDUCTIONS = ("all", "any", "argmax", "argmin", "cumsum", "max", "mean", "min", "std", "sum")
 TIMEOUT = 300  # maximum time in seconds; a mutant that loops forever counts as detected
 SURVIVED = 0  # exit code of pytest
-UNCOMMITTED = ("git", "ls-files", "--modified", "--others", "--exclude-standard")
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,8 @@ def judged(mutants: Sequence[Mutant], tests: Sequence[str]) -> Iterator[tuple[Mu
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         folder = Path(name)
         subprocess.run(["git", "clone", "--quiet", "--shared", PROJECT, folder], check=True)  # nosec B603 B607
-        listed = subprocess.run(UNCOMMITTED, cwd=PROJECT, capture_output=True, text=True, check=True)  # nosec B603
+        uncommitted = ("git", "ls-files", "--modified", "--others", "--exclude-standard")
+        listed = subprocess.run(uncommitted, cwd=PROJECT, capture_output=True, text=True, check=True)  # nosec B603
         for file in listed.stdout.splitlines():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).unlink(missing_ok=True)

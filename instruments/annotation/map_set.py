@@ -27,7 +27,6 @@ from bertsecrets.store.files import digest
 from instruments.archives import read_members
 
 MAPS, ANNOTATIONS, PLAIN_WORDS = "maps-0001.npz", "annotations.tsv", "plain-words.tsv"
-SHARDS = "maps-*.npz"
 STATES = ("fine-tuned", "pretrained")
 LABELS = ("label", "second label", "third label")
 FURTHER = "further labels"
@@ -35,7 +34,6 @@ COLUMNS = ("name", "model", "task", "state", "layer", "head", "example", "tokens
 PLAIN_WORDS_COLUMNS = ("name", "words", "reader", "class")
 VARIABLE = "BERTSECRETS_MAPS"  # environment variable that names a folder to use instead of the suite's own maps
 OWN, UNSEEN = "data/patterns", "unseen"
-HOW_TO_GET = f"run `dvc pull data/patterns.dvc`, or set {VARIABLE} to their folder"
 TEXTS: dict[str, Reading] = {"paper": "special", "blog": "stripes"}  # the reading that each text defines
 # Readers whose labels are held out from training, to measure how well they agree with each other and with classifiers.
 HELD_OUT_READERS = ("5", "6", "7")
@@ -183,7 +181,7 @@ class MapSet:
 
 def shards(folder: Path) -> list[Path]:
     """Return the files of a set's maps, in the order in which they were drawn."""
-    return sorted(folder.glob(SHARDS))
+    return sorted(folder.glob("maps-*.npz"))
 
 
 def own_maps(part: str = "") -> Path:
@@ -199,7 +197,8 @@ def own_maps(part: str = "") -> Path:
     folder = Path(named or project_path(OWN)) / part
     if not shards(folder):
         where = f"in {folder} (named by {VARIABLE})" if named else "available"
-        raise MissingError(f"the suite's annotated maps are not {where}: {HOW_TO_GET}")
+        remedy = f"run `dvc pull data/patterns.dvc`, or set {VARIABLE} to their folder"
+        raise MissingError(f"the suite's annotated maps are not {where}: {remedy}")
     return folder
 
 
