@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from calls import told
 from patterned import pattern_set, relabelled, save_read
 
 from bertsecrets.errors import UserError
@@ -92,10 +93,7 @@ def test_the_command_draws_a_set_and_refuses_invalid_options(tiny_bert, tiny_glu
         ([str(folder), "--restart"], "are for the page"),
         ([str(folder), "--html", str(folder / ANNOTATIONS)], "which is an input of this run"),
     ]:
-        assert main(["annotate", *arguments]) == 2
-        error = capsys.readouterr().err
-        assert message in error
-        assert error.count("\n") == 1
+        assert message in told(capsys, "instruments", "annotate", *arguments)
     assert main(["sheets", str(folder), str(tmp_path / "sheets"), "--count", "5"]) == 0
     assert len((tmp_path / "sheets" / "index.tsv").read_text().splitlines()) == 6
 
@@ -114,9 +112,8 @@ def test_sheets_show_the_unlabelled_maps_that_are_hardest_to_classify(tmp_path, 
     doubts = [scipy.stats.entropy(classifier.of_features(table).numpy(), axis=1) for classifier in classifiers]
     hardest = np.argsort(-np.mean(doubts, axis=0))[:4]
     assert shown == {unread.maps[place].name for place in hardest}
-    capsys.readouterr()
-    assert main(["sheets", str(tmp_path / "set"), str(tmp_path / "more"), "--unsure", "11"]) == 2
-    assert "give 1 to 10, the number of maps without readers' labels" in capsys.readouterr().err
+    line = told(capsys, "instruments", "sheets", tmp_path / "set", tmp_path / "more", "--unsure", 11)
+    assert "give 1 to 10, the number of maps without readers' labels" in line
 
 
 # ---------------------------------------------------------------------- in a browser

@@ -1,6 +1,5 @@
 """`train-patterns`: reproducible training, a report with the errors of class shares, and verified weights."""
 
-import contextlib
 import json
 import tarfile
 from dataclasses import replace
@@ -9,7 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
-from calls import told
+from calls import run, told
 from measurements import judged, measured, of_id
 from patterned import pattern_map, pattern_set, save_read, shorten, values
 
@@ -210,33 +209,24 @@ def test_the_authors_labels_of_an_archive_in_p20s_format_judge_bert_base(trained
 
 @pytest.mark.parametrize("name", ["special", "../p20", ""])
 def test_names_that_cannot_be_outside_readings_are_refused(trained, tmp_path, name, capsys):
-    argv = ["train-patterns", "--data", str(trained / "data"), "--outside", f"{name}={trained / 'data'}"]
-    with contextlib.suppress(SystemExit):
-        assert main([*argv, "--output", str(tmp_path / "made")]) == 2
+    call = ("instruments", "train-patterns", "--data", trained / "data", "--output", tmp_path / "made")
+    assert "outside" in told(capsys, *call, "--outside", f"{name}={trained / 'data'}")
     assert not (tmp_path / "made").exists()
-    assert "outside" in capsys.readouterr().err
 
 
 def test_the_command_writes_weights_and_shows_the_table(trained, brief, tmp_path, capsys):
-    output = tmp_path / "made"
-    argv = ["train-patterns", "--data", str(trained / "data"), "--output", str(output), "--cnn-epochs", "0"]
-    assert main(argv) == 0
-    shown = capsys.readouterr().out
-    assert "macro-F1" in shown
-    assert "features-logistic" in shown
-    assert json.loads((output / REPORT_FILE).read_text())["cnn"] is None
-    assert main([*argv[:-1], "-1"]) == 2
-    assert "--cnn-epochs -1" in capsys.readouterr().err
+    call = ("instruments", "train-patterns", "--data", trained / "data", "--output", tmp_path / "made", "--cnn-epochs")
+    assert "features-logistic" in run(capsys, *call, 0)
+    assert json.loads((tmp_path / "made" / REPORT_FILE).read_text())["cnn"] is None
+    assert "--cnn-epochs -1" in told(capsys, *call, -1)
 
 
 def test_a_set_without_labels_is_refused(tmp_path, capsys):
     save_set(pattern_set(10, labelled=False), tmp_path / "data")
-    argv = ["train-patterns", "--output", str(tmp_path / "made")]
-    assert main([*argv, "--data", str(tmp_path / "data")]) == 2
-    assert "no plain-words.tsv" in capsys.readouterr().err
+    call = ("instruments", "train-patterns", "--output", tmp_path / "made", "--data")
+    assert "no plain-words.tsv" in told(capsys, *call, tmp_path / "data")
     save_read(pattern_set(40), tmp_path / "read")
-    assert main([*argv, "--data", str(tmp_path / "read"), "--outside", f"mine={tmp_path / 'data'}"]) == 2
-    assert "no map is labelled" in capsys.readouterr().err
+    assert "no map is labelled" in told(capsys, *call, tmp_path / "read", "--outside", f"mine={tmp_path / 'data'}")
 
 
 @pytest.mark.parametrize("classes", [1, 5])
