@@ -12,7 +12,8 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,81 +37,68 @@ OPTIONS = (
     *("model", "glue", "store", "precision", "threads", "limit", "train_limit", "grid_limit", "seeds"),
     *("offline", "allow_unofficial_data"),
 )
-Tensors = dict[str, torch.Tensor]
 WEIGHTS = "model.safetensors"
 
 
 # ---------------------------------------------------------------------- damage
 
 
-def rewritten(folder: Path, change: Callable[[Tensors], Tensors]) -> None:
-    """Change the weights in a folder."""
-    tensors = change(load_file(folder / WEIGHTS))
+@contextmanager
+def weights_of(folder: Path) -> Iterator[dict[str, torch.Tensor]]:
+    """Give the weights in a folder, and save them after the block has changed them."""
+    tensors = load_file(folder / WEIGHTS)
+    yield tensors
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS, {"format": "pt"})
     (folder / "manifest.json").unlink(missing_ok=True)  # its digests are those of the old weights
 
 
-def edited(folder: Path, part: str, edit: Callable[[str, torch.Tensor], object]) -> None:
-    """Edit all weights in place whose names contain `part`."""
-
-    def change(tensors: Tensors) -> Tensors:
-        for name, tensor in tensors.items():
-            if part in name:
-                edit(name, tensor)
-        return tensors
-
-    rewritten(folder, change)
-
-
-def values_of_a_head_zeroed(folder: Path, layer: int = 1, head: int = 1) -> None:
+def values_of_a_head_zeroed(folder: Path) -> None:
     """Zero the values of a head, so that it has no output."""
     heads = int(json.loads((folder / "config.json").read_text())["num_attention_heads"])
+    with weights_of(folder) as weights:
+        for name in weights:
+            if "layer.1.attention.self.value." in name:
+                weights[name].unflatten(0, (heads, -1))[1] = 0
 
-    def zero(name: str, tensor: torch.Tensor) -> None:
-        tensor.unflatten(0, (heads, -1))[head] = 0
 
-    edited(folder, f"layer.{layer}.attention.self.value.", zero)
-
-
-def two_layers_swapped(folder: Path, first: int = 1, second: int = 2) -> None:
+def two_layers_swapped(folder: Path) -> None:
     """Swap two layers."""
-    other = {f".layer.{first}.": f".layer.{second}.", f".layer.{second}.": f".layer.{first}."}
-
-    def moved(name: str) -> str:
-        return next((name.replace(here, there) for here, there in other.items() if here in name), name)
-
-    rewritten(folder, lambda tensors: {moved(name): tensor for name, tensor in tensors.items()})
+    with weights_of(folder) as weights:
+        for name in [name for name in weights if ".layer.1." in name]:
+            other = name.replace(".layer.1.", ".layer.2.")
+            weights[name], weights[other] = weights[other], weights[name]
 
 
-def a_norm_reset(folder: Path, layer: int = 1) -> None:
+def a_norm_reset(folder: Path) -> None:
     """Reset a LayerNorm to its initial weights."""
-    edited(
-        folder,
-        f"layer.{layer}.attention.output.LayerNorm.",
-        lambda name, tensor: tensor.fill_(1.0 if name.endswith("weight") else 0.0),
-    )
+    with weights_of(folder) as weights:
+        for name in weights:
+            if "layer.1.attention.output.LayerNorm." in name:
+                weights[name].fill_(1.0 if name.endswith("weight") else 0.0)
 
 
 def rounded_to_8_bits(folder: Path) -> None:
     """Round every matrix to 8 bits per weight, with one scale per matrix."""
-
-    def rounded(name: str, tensor: torch.Tensor) -> None:
-        if tensor.ndim == 2:
-            scale = tensor.abs().max() / 127
-            tensor.copy_((tensor / scale).round() * scale)
-
-    edited(folder, "", rounded)
+    with weights_of(folder) as weights:
+        for tensor in weights.values():
+            if tensor.ndim == 2:
+                scale = tensor.abs().max() / 127
+                tensor.copy_((tensor / scale).round() * scale)
 
 
-def attention_of_a_layer_uniform(folder: Path, layer: int = 1) -> None:
+def attention_of_a_layer_uniform(folder: Path) -> None:
     """Zero the queries of a layer, so that its heads attend uniformly."""
-    edited(folder, f"layer.{layer}.attention.self.query.", lambda name, tensor: tensor.zero_())
+    with weights_of(folder) as weights:
+        for name in weights:
+            if "layer.1.attention.self.query." in name:
+                weights[name].zero_()
 
 
 def classifier_of_another_seed(folder: Path, other: Path) -> None:
     """Copy the classifier from another seed's checkpoint."""
     theirs = {name: tensor for name, tensor in load_file(other / WEIGHTS).items() if name.startswith("classifier.")}
-    rewritten(folder, lambda tensors: {**tensors, **theirs})
+    with weights_of(folder) as weights:
+        weights.update(theirs)
 
 
 def wrong_casing(folder: Path) -> None:

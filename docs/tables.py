@@ -130,8 +130,8 @@ def prospects() -> str:
 
 def errors() -> str:
     """Return a row for each simulated claim and world with its rates of false verdicts."""
-    study = json.loads((project_path("expected") / "evidence" / "error-rates.json").read_text())
-    return rates_table.error_table([FalseVerdicts.from_json(row) for row in study["rates"]], "markdown")
+    rates = map(FalseVerdicts.from_json, _evidence("error-rates")["rates"])
+    return rates_table.error_table([*rates], "markdown")
 
 
 def assumptions() -> str:
@@ -207,10 +207,10 @@ def models(task: str) -> str:
 
     The column *as published* shows how often a model as published would pass.
     """
-    known = _on_record()
-    shown = [case for case in cases() if case.task == task and any(str(case) in cells for cells in known.values())]
+    known = _newest()
+    shown = [case for case in cases() if case.task == task and any(str(case) in own for own in known.values())]
     rows = [
-        (case.claim.name, _as_published(case), *(cells.get(str(case), "-") for cells in known.values()))
+        (case.claim.name, _as_published(case), *(_verdict(verdicts.get(str(case))) for verdicts in known.values()))
         for case in shown
     ]
     return _table(("claim", "as published", *known), rows) + _caption(known, shown)
@@ -230,22 +230,20 @@ def observed(model: str, family: str) -> str:
     Raises:
         KeyError: If no verdict on the model is on record.
     """
-    cells = _on_record()[model]
-    known = [case for case in cases() if case.claim.family == family and str(case) in cells]
+    verdicts = _newest()[model]
+    known = [case for case in cases() if case.claim.family == family and str(case) in verdicts]
     columns = [name for name in (ALL_TASKS, *TASKS) if any(case.task == name for case in known)]
     rows: dict[str, list[str]] = {}
     for case in known:
         row = rows.setdefault(case.claim.name, [case.claim.name, case.unit, *("" for _ in columns)])
-        row[2 + columns.index(case.task)] = cells[str(case)]
+        row[2 + columns.index(case.task)] = _verdict(verdicts[str(case)])
     header = ("claim", "unit", *(TASKS[name].title if name in TASKS else "" for name in columns))
     return _table(header, rows.values()) + _caption([model], known)
 
 
 def random_column() -> str:
     """Return a row per task with K19's score of BERT-base trained from random weights, and the scores on record."""
-    runs = (run for run in _runs().values() if run.model == RANDOM_MODEL)
-    known = {verdict.id: verdict for run in runs for verdict in run.verdicts}
-    rows = []
+    known, rows = _newest().get(RANDOM_MODEL, {}), []
     for name in ("rte", "mrpc", "stsb", "sst2"):
         case, counts = find_case("D1-random", name), [*TASKS[name].dev_counts.values()]
         constant = "-" if TASKS[name].regression else f"{100 * max(counts) / sum(counts):.1f}"
@@ -274,18 +272,12 @@ def _caption(models: Iterable[str], shown: Iterable[Case]) -> str:
     return f"\n\n*{' '.join(lines)}*"
 
 
-def _on_record() -> dict[str, dict[str, str]]:
-    """Return the newest verdict in `expected/evidence` on each model and case as a table cell."""
-    known: dict[str, dict[str, str]] = {}
+def _newest() -> dict[str, dict[str, VerdictData]]:
+    """Return the newest verdict in `expected/evidence` on each case, by model."""
+    known: dict[str, dict[str, VerdictData]] = {}
     for run in _runs().values():
-        known.setdefault(run.model, {}).update({verdict.id: _verdict(verdict) for verdict in run.verdicts})
+        known.setdefault(run.model, {}).update({verdict.id: verdict for verdict in run.verdicts})
     return known
-
-
-def _version(verdict: VerdictData) -> str:
-    """Return the version of the claim if a verdict on record is of an earlier one."""
-    made, now = verdict.claim_version or 1, VERSIONS.get(verdict.id, 1)
-    return f"version {made}, now {now}" if made < now else ""
 
 
 def _runs() -> dict[str, VerdictsFile]:
@@ -295,11 +287,15 @@ def _runs() -> dict[str, VerdictsFile]:
     return dict(sorted(runs.items(), key=lambda named: named[1].measured.last if named[1].measured else named[1].made))
 
 
-def _verdict(verdict: VerdictData) -> str:
+def _verdict(verdict: VerdictData | None) -> str:
+    if verdict is None:
+        return "-"
     seeds = f"{len(verdict.seeds)} seed{'' if len(verdict.seeds) == 1 else 's'}" if verdict.seeds else ""
     limits = [remark for remark in verdict.remarks if "limit" in remark]
     value = "" if verdict.observed is None else _value(verdict)
-    return "; ".join(filter(None, (outcome_words(verdict), value, ", ".join([seeds, *limits]), _version(verdict))))
+    made, now = verdict.claim_version or 1, VERSIONS.get(verdict.id, 1)
+    version = f"version {made}, now {now}" if made < now else ""
+    return "; ".join(filter(None, (outcome_words(verdict), value, ", ".join([seeds, *limits]), version)))
 
 
 def _value(verdict: VerdictData) -> str:
@@ -312,7 +308,7 @@ def _value(verdict: VerdictData) -> str:
 
 def kinds(model: str, task: str) -> str:
     """Return a row for every claim on gains under all kinds of ablation (G9): the mean over seeds under each kind."""
-    known = {verdict.id: verdict for run in _runs().values() if run.model == model for verdict in run.verdicts}
+    known = _newest()[model]
     rows = [
         (case.claim.name, *(format_number(fmean(gains)) for gains in zip(*known[str(case)].by_seed, strict=True)))
         for case in cases()
@@ -323,10 +319,8 @@ def kinds(model: str, task: str) -> str:
 
 def damages() -> str:
     """Return a row for every kind of damage: what drifts from the undamaged checkpoint, and from the pin."""
-    study = json.loads((project_path("expected") / "evidence" / "damages-minilm-rte.json").read_text())
-    rows = [
-        (name, *(_drifted(found[base]) for base in ("itself", "the pin"))) for name, found in study["damages"].items()
-    ]
+    damages = _evidence("damages-minilm-rte")["damages"]
+    rows = [(name, *(_drifted(found[base]) for base in ("itself", "the pin"))) for name, found in damages.items()]
     return _table(("damage", "compared with the undamaged checkpoint", "compared with the pin of five seeds"), rows)
 
 
@@ -370,7 +364,7 @@ def ratios(name: str = "speed") -> str:
             f"{row['ratio']:.2f}",
             *("" if row[key] is None else f"{row[key]:.3g}" for key in ("goal", "limit")),
         )
-        for row in _speed(name)["ratios"]
+        for row in _evidence(name)["ratios"]
     ]
     return _table(("operation, compared with", "ratio", "goal", "counted"), rows)
 
@@ -383,7 +377,7 @@ def growth() -> str:
             str(point["value"]),
             *(f"{value:.2f}" for value in (point["ours"], point["plain"], point["plain"] / point["ours"])),
         )
-        for axis, points in _speed()["growth"].items()
+        for axis, points in _evidence("speed")["growth"].items()
         for point in points
     ]
     return _table(("axis", "size", "engine (s)", "one pass per head (s)", "ratio"), rows)
@@ -391,13 +385,13 @@ def growth() -> str:
 
 def machine(name: str = "speed") -> str:
     """Return the machine, versions and date of the recorded speed benchmarks, by default those on a CPU."""
-    speed = _speed(name)
+    speed = _evidence(name)
     versions = ", ".join(f"{name} {version}" for name, version in speed["software"].items())
     where = f"{speed['processor']}, threads: {speed['threads']}, {versions}"
     return f"Measured on {speed['made'][:10]}: {where}."
 
 
-def _speed(name: str = "speed") -> dict[str, Any]:
+def _evidence(name: str) -> dict[str, Any]:
     return json.loads((project_path("expected") / "evidence" / f"{name}.json").read_text())
 
 

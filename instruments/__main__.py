@@ -4,15 +4,15 @@ import sys
 
 from bertsecrets.cli.main import Parser
 from bertsecrets.cli.main import main as run_command
-from instruments.commands import judge_and_parser, mutants, patterns, specifications
+from instruments.commands import patterns, studies
 
 
 def build_parser() -> Parser:
     """Return the parser of all commands and their options."""
     parser = Parser(prog="python -m instruments", description="Make and check the suite's instruments.")
     parser.commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for group in (patterns, judge_and_parser, specifications, mutants):
-        group.add_parsers(parser.commands)
+    patterns.add_parsers(parser.commands)
+    studies.add_parsers(parser.commands)
     return parser
 
 

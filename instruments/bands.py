@@ -29,29 +29,13 @@ def with_bands(file: Path) -> str:
     return text
 
 
-def band_of(case: Case) -> tuple[float, float] | str:
-    """Return the band of a published value, for the mean over many seeds, with four significant digits."""
-    limits = case.band(load_settings().judge.confidence)
-    if limits is None:
-        return FROM_SEEDS
-    low, high = (float(f"{end:.4g}") for end in limits)
-    return low, high
-
-
-def limit_of(claim: Claim) -> dict[str, float]:
-    """Return the limit of an order or an equality, together with the smallest effect of interest."""
-    expect, (size, _) = claim.expect, claim.cases[0].smallest_effect
-    assert not isinstance(expect, Figure)
-    kind = "equal" if isinstance(expect, Equality) else expect.kind
-    return {kind: expect.value, "smallest_effect": size}
-
-
 def _of_figures(claim: Claim, entry: yaml.MappingNode) -> Iterator[Edit]:
+    """Yield the bands of published values, for the mean over many seeds, with four significant digits."""
     tasks = _value(entry, "tasks")
     assert isinstance(tasks, yaml.MappingNode)
     for key, figure in tasks.value:
-        band = band_of(Case(claim, key.value))
-        shown = band if isinstance(band, str) else f"[{band[0]:g}, {band[1]:g}]"
+        limits = Case(claim, key.value).band(load_settings().judge.confidence)
+        shown = FROM_SEEDS if limits is None else "[{:.4g}, {:.4g}]".format(*limits)
         if (written := _value(figure, "band")) is not None:
             yield written.start_mark.index, written.end_mark.index, shown
         else:
@@ -61,13 +45,16 @@ def _of_figures(claim: Claim, entry: yaml.MappingNode) -> Iterator[Edit]:
 
 
 def _of_claim(claim: Claim, entry: yaml.MappingNode, text: str) -> Edit:
-    shown = ", ".join(f"{name}: {number:g}" for name, number in limit_of(claim).items())
+    """Return the limit of an order or an equality, together with the smallest effect of interest."""
+    assert not isinstance(claim.expect, Figure)
+    kind = "equal" if isinstance(claim.expect, Equality) else claim.expect.kind
+    shown = f"{{{kind}: {claim.expect.value:g}, smallest_effect: {claim.cases[0].smallest_effect[0]:g}}}"
     if (written := _value(entry, "band")) is not None:
-        return written.start_mark.index, written.end_mark.index, f"{{{shown}}}"
+        return written.start_mark.index, written.end_mark.index, shown
     expect = _value(entry, "expect")
     assert expect is not None
     line = text.index("\n", expect.end_mark.index - 1)
-    return line, line, f"\n  band: {{{shown}}}"
+    return line, line, f"\n  band: {shown}"
 
 
 def _value(node: yaml.Node, name: str) -> yaml.Node | None:

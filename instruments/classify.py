@@ -1,6 +1,6 @@
 """Classes of attention maps from a file, with class probabilities under each reading."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,17 +57,10 @@ class GivenMaps:
                 arrays[name] = read_npy(members[file])
             except ValueError as error:
                 raise UserError(f"{path}: {name} cannot be read ({excerpt(error, 150)}): {ADVICE}") from error
-        problem = _shape_problem(arrays)
-        if not problem:
-            given = cls(
-                arrays["maps"].astype(np.float32),
-                arrays["lengths"].astype(np.int64),
-                arrays["boundary"].astype(np.int64),
-            )
-            problem = given._length_problem() or given._value_problem()
-        if problem:
+        if problem := next(_problems(arrays), None):
             raise UserError(f"{path}: {problem}")
-        return given
+        whole = (arrays[name].astype(np.int64) for name in ARRAYS[1:])
+        return cls(arrays["maps"].astype(np.float32, copy=False), *whole)
 
     def __len__(self) -> int:
         return len(self.maps)
@@ -82,47 +75,38 @@ class GivenMaps:
         """The number of causal maps, in which no token attends to a later token."""
         return sum(not np.triu(self.values_of(place), 1).any() for place in range(len(self)))
 
-    def _length_problem(self) -> str | None:
-        """Return a message if a length or boundary is out of range, or None."""
-        tokens, lengths, boundary = self.maps.shape[1], self.lengths, self.boundary
-        for place in np.flatnonzero((lengths < SHORTEST) | (lengths > tokens)):
-            return f"map {place} has the length {lengths[place]}: give {SHORTEST} to {tokens}, the size of the maps"
-        for place in np.flatnonzero((boundary < 1) | (boundary > lengths)):
-            return f"map {place} has the boundary {boundary[place]}: give 1 to {lengths[place]}, the map's length"
-        return None
 
-    def _value_problem(self) -> str | None:
-        """Return a message if any values are not attention weights, or None."""
-        for place in range(len(self)):
-            values = self.values_of(place).astype(np.float64)
-            infinite, negative = ~np.isfinite(values).all(1), (values < 0).any(1)
-            if infinite.any():
-                return f"map {place} has a weight that is not a number in row {infinite.argmax()}: measure it again"
-            if negative.any():
-                return f"map {place} has a negative weight in row {negative.argmax()}: give weights after the softmax"
-            sums = values.sum(1)
-            for row in np.flatnonzero(np.abs(sums - 1) > SUM_TOLERANCE):
-                total = f"row {row} sums to {sums[row]:.3g} instead of 1"
-                return f"map {place}: {total}: give weights after the softmax"
-            if np.count_nonzero(self.maps[place]) > np.count_nonzero(values):
-                length = len(values)
-                return f"map {place} has weights beyond its length, {length}: pad it with zeros or correct its length"
-        return None
-
-
-def _shape_problem(arrays: Mapping[str, np.ndarray]) -> str | None:
-    maps = arrays["maps"]
+def _problems(arrays: Mapping[str, np.ndarray]) -> Iterator[str]:
+    """Yield what is wrong with arrays in a file, beginning with shapes and types."""
+    maps, lengths, boundary = (arrays[name] for name in ARRAYS)
     if maps.ndim != 3 or maps.shape[1] != maps.shape[2] or maps.dtype.kind not in "fiu":
-        return f"maps has the shape {maps.shape} and the type {maps.dtype}, instead of numbers [n, L, L]"
+        yield f"maps has the shape {maps.shape} and the type {maps.dtype}, instead of numbers [n, L, L]"
     if not len(maps):
-        return "maps is empty: give at least one map"
+        yield "maps is empty: give at least one map"
     for name in ARRAYS[1:]:
         if arrays[name].shape != (len(maps),) or arrays[name].dtype.kind not in "iu":
-            return (
+            yield (
                 f"{name} has the shape {arrays[name].shape} and the type {arrays[name].dtype} instead of "
                 f"whole numbers [{len(maps)}], one per map"
             )
-    return None
+    tokens = maps.shape[1]
+    for place in np.flatnonzero((lengths < SHORTEST) | (lengths > tokens)):
+        yield f"map {place} has the length {lengths[place]}: give {SHORTEST} to {tokens}, the size of the maps"
+    for place in np.flatnonzero((boundary < 1) | (boundary > lengths)):
+        yield f"map {place} has the boundary {boundary[place]}: give 1 to {lengths[place]}, the map's length"
+    for number, padded in enumerate(maps.astype(np.float32, copy=False)):
+        length = int(lengths[number])
+        values = padded[:length, :length].astype(np.float64)
+        infinite, negative = ~np.isfinite(values).all(1), (values < 0).any(1)
+        if infinite.any():
+            yield f"map {number} has a weight that is not a number in row {infinite.argmax()}: measure it again"
+        if negative.any():
+            yield f"map {number} has a negative weight in row {negative.argmax()}: give weights after the softmax"
+        for row in np.flatnonzero(np.abs(values.sum(1) - 1) > SUM_TOLERANCE):
+            total = f"row {row} sums to {values.sum(1)[row]:.3g} instead of 1"
+            yield f"map {number}: {total}: give weights after the softmax"
+        if np.count_nonzero(padded) > np.count_nonzero(values):
+            yield f"map {number} has weights beyond its length, {length}: pad it with zeros or correct its length"
 
 
 def predicted_classes(maps: MapSet) -> dict[str, list[str]]:
@@ -131,9 +115,8 @@ def predicted_classes(maps: MapSet) -> dict[str, list[str]]:
     Raises:
         UserError: If a classifier is missing or damaged.
     """
-    return {
-        reading: [CLASSES[place] for place in rows.argmax(1).tolist()] for reading, rows in _probabilities(maps).items()
-    }
+    probabilities = _probabilities(READINGS, [each.values for each in maps], [each.boundary for each in maps])
+    return {reading: [CLASSES[place] for place in rows.argmax(1).tolist()] for reading, rows in probabilities.items()}
 
 
 def least_sure(maps: MapSet, count: int) -> MapSet:
@@ -144,14 +127,17 @@ def least_sure(maps: MapSet, count: int) -> MapSet:
     """
     if not 1 <= count <= len(maps):
         raise UserError(f"{count} maps wanted: give 1 to {len(maps)}, the number of maps without readers' labels")
-    entropy = np.mean([torch.special.entr(rows).sum(1).numpy() for rows in _probabilities(maps).values()], axis=0)
+    probabilities = _probabilities(READINGS, [each.values for each in maps], [each.boundary for each in maps])
+    entropy = np.mean([torch.special.entr(rows).sum(1).numpy() for rows in probabilities.values()], axis=0)
     return maps.take(np.argsort(-entropy, kind="stable")[:count].tolist())
 
 
-def _probabilities(maps: MapSet) -> dict[str, Float[torch.Tensor, "maps classes"]]:
-    """Return each map's class probabilities under each built-in reading."""
-    table = torch.from_numpy(feature_table([each.values for each in maps], [each.boundary for each in maps]))
-    return {reading: PatternClassifier.load(chosen_folder(), reading).of_features(table) for reading in READINGS}
+def _probabilities(
+    readings: Sequence[str], maps: Sequence[np.ndarray], boundary: Sequence[int]
+) -> dict[str, Float[torch.Tensor, "maps classes"]]:
+    """Return each map's class probabilities under some readings."""
+    table = torch.from_numpy(feature_table(maps, boundary))
+    return {reading: PatternClassifier.load(chosen_folder(), reading).of_features(table) for reading in readings}
 
 
 def classify(given: GivenMaps) -> list[Classes]:
@@ -160,14 +146,11 @@ def classify(given: GivenMaps) -> list[Classes]:
     Raises:
         UserError: If a classifier is missing or damaged.
     """
-    folder = chosen_folder()
-    table = torch.from_numpy(
-        feature_table([given.values_of(place) for place in range(len(given))], given.boundary.tolist())
-    )
-    classes: list[Classes] = [{} for _ in range(len(given))]
-    for reading in readings_of(read_report(folder)):
-        rows = PatternClassifier.load(folder, reading).of_features(table).tolist()
-        for own, row in zip(classes, rows, strict=True):
+    maps = [given.values_of(place) for place in range(len(given))]
+    classes: list[Classes] = [{} for _ in maps]
+    readings = readings_of(read_report(chosen_folder()))
+    for reading, rows in _probabilities(readings, maps, given.boundary.tolist()).items():
+        for own, row in zip(classes, rows.tolist(), strict=True):
             probabilities = {label: round(share, 6) for label, share in zip(CLASSES, row, strict=True)}
             likeliest = max(probabilities, key=probabilities.__getitem__)
             own[reading] = {"class": likeliest, "probabilities": probabilities}

@@ -1,14 +1,13 @@
 """Mutation testing: insert small faults into the package, one at a time, and show which of them the tests detect."""
 
 import ast
+import multiprocessing
 import os
 import random
 import shutil
-import signal
 import subprocess  # nosec B404
 import sys
 import tempfile
-import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,8 +24,7 @@ SWAPPED: dict[Any, Any] = {
 }  # fmt: skip
 REDUCTIONS = ("all", "any", "argmax", "argmin", "cumsum", "max", "mean", "min", "std", "sum")
 TIMEOUT = 300  # maximum time in seconds; a mutant that loops forever counts as detected
-SURVIVED, FAILED = 0, 1  # exit codes of pytest
-UNCOMMITTED = ("git", "ls-files", "--modified", "--others", "--exclude-standard")
+SURVIVED = 0  # exit code of pytest
 
 
 @dataclass(frozen=True)
@@ -101,11 +99,11 @@ def sampled(modules: Iterable[str], count: int, seed: int) -> list[Mutant]:
         mutants = mutants_in(module, path.read_text(encoding="utf-8"))
         random.Random(f"{seed} {module}").shuffle(mutants)
         seen: Counter[str] = Counter()
-        turns: list[tuple[int, int, Mutant]] = []
+        turns = []  # how many mutants of the same kind come before each
         for mutant in mutants:
-            turns.append((seen[mutant.kind], len(turns), mutant))
+            turns.append(seen[mutant.kind])
             seen[mutant.kind] += 1
-        chosen += [mutant for *_, mutant in sorted(turns)[:count]]
+        chosen += [mutants[place] for place in sorted(range(len(mutants)), key=turns.__getitem__)[:count]]
     return chosen
 
 
@@ -125,7 +123,8 @@ def judged(mutants: Sequence[Mutant], tests: Sequence[str]) -> Iterator[tuple[Mu
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         folder = Path(name)
         subprocess.run(["git", "clone", "--quiet", "--shared", PROJECT, folder], check=True)  # nosec B603 B607
-        listed = subprocess.run(UNCOMMITTED, cwd=PROJECT, capture_output=True, text=True, check=True)  # nosec B603
+        uncommitted = ("git", "ls-files", "--modified", "--others", "--exclude-standard")
+        listed = subprocess.run(uncommitted, cwd=PROJECT, capture_output=True, text=True, check=True)  # nosec B603
         for file in listed.stdout.splitlines():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).unlink(missing_ok=True)
@@ -145,36 +144,27 @@ def judged(mutants: Sequence[Mutant], tests: Sequence[str]) -> Iterator[tuple[Mu
             path.write_text(source, encoding="utf-8")
 
 
-def run_tests(folder: Path, tests: Sequence[str]) -> tuple[int, str]:
+def run_tests(folder: Path, tests: Sequence[str]) -> tuple[int | None, str]:
     """Run pytest on a copy of the project in a fork of this process, and return pytest's exit code and output."""
     output = folder / "output.txt"
-    child = os.fork()
-    if child == 0:
-        try:
-            _run_and_exit(folder, output, tests)
-        finally:
-            os._exit(FAILED)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status), output.read_text(errors="replace")
+    process = multiprocessing.get_context("fork").Process(target=_run_and_exit, args=(folder, output, tests))
+    process.start()
+    process.join(TIMEOUT)
+    process.kill()
+    process.join()
+    return process.exitcode, output.read_text(errors="replace")
 
 
 def _run_and_exit(folder: Path, output: Path, tests: Sequence[str]) -> None:
-    signal.alarm(TIMEOUT)
     with output.open("w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    try:
-        os.chdir(folder)
-        sys.path.insert(0, str(folder))
-        os.environ["PYTHONPATH"] = str(folder)
-        for name in [name for name in sys.modules if name.split(".")[0] in ("bertsecrets", "instruments")]:
-            del sys.modules[name]
-        import pytest
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
+    os.environ["PYTHONPATH"] = str(folder)
+    for name in [name for name in sys.modules if name.split(".")[0] in ("bertsecrets", "instruments")]:
+        del sys.modules[name]
+    import pytest
 
-        imported = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # libraries are imported before pytest
-        code = pytest.main(["-x", "-q", "-p", "no:benchmark", "-p", "no:cacheprovider", *imported, *tests])
-        sys.stdout.flush()
-        os._exit(int(code))
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
+    imported = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # libraries are imported before pytest
+    sys.exit(pytest.main(["-x", "-q", "-p", "no:benchmark", "-p", "no:cacheprovider", *imported, *tests]))

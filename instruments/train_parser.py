@@ -110,6 +110,8 @@ def _fit(nlp: Any, train: list[tuple[Any, Any]], epochs: int) -> None:
 
 def evaluate(nlp: Any, sentences: Sequence[Parsed]) -> dict[str, Any]:
     """Return a pipeline's accuracy on annotated sentences, with precision, recall and F of the relations in K19."""
+    from spacy.scorer import PRFScore
+
     examples = [_example(nlp, sentence) for sentence in sentences]
     general = nlp.evaluate(examples)
     docs = list(nlp.pipe(e.reference.text for e in examples))
@@ -117,8 +119,8 @@ def evaluate(nlp: Any, sentences: Sequence[Parsed]) -> dict[str, Any]:
     for kind, labels in {"subject": SUBJECTS, "object": OBJECTS, "root": {"ROOT"}}.items():
         predicted = {(n, t.idx) for n, doc in enumerate(docs) for t in doc if t.dep_ in labels}
         true = {(n, t.idx) for n, e in enumerate(examples) for t in e.reference if t.dep_ in labels}
-        hits = len(predicted & true)
-        precision, recall = hits / max(len(predicted), 1), hits / max(len(true), 1)
-        f = 2 * hits / max(len(predicted) + len(true), 1)
-        scores[kind] = {"precision": round(precision, 4), "recall": round(recall, 4), "f": round(f, 4)}
+        of = PRFScore()
+        of.score_set(predicted, true)
+        figures = {"precision": of.precision, "recall": of.recall, "f": of.fscore}
+        scores[kind] = {name: round(figure, 4) for name, figure in figures.items()}
     return scores

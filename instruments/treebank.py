@@ -194,15 +194,10 @@ def label_sentence(tree: Node, words: list[str], columns: list[list[str]]) -> Pa
 
 def _rooted(heads: list[int]) -> bool:
     """Return whether every chain of heads ends at the root (-1)."""
-    safe = {-1}
-    for word in range(len(heads)):
-        chain = {word: None}
-        while (word := heads[word]) not in safe and word not in chain:
-            chain[word] = None
-        if word not in safe:
-            return False
-        safe |= chain.keys()
-    return True
+    reached = {-1}
+    while further := {word for word, head in enumerate(heads) if head in reached} - reached:
+        reached |= further
+    return len(reached) > len(heads)
 
 
 def head_of(node: Node, heads: list[int]) -> int | None:

@@ -162,11 +162,14 @@ def _shown(value: Any) -> str:
     return type(value).__qualname__ if " at 0x" in text else text
 
 
+_providers = functools.cache(metadata.packages_distributions)  # one call takes a second
+
+
 @functools.cache
 def _versions(imports: tuple[str, ...]) -> list[str]:
     """Return the versions of the installed packages that provide these imports."""
     packages = {name.partition(":")[0].partition(".")[0] for name in imports} - {PACKAGE_NAME, *sys.stdlib_module_names}
-    providers = metadata.packages_distributions() if packages else {}
+    providers = _providers() if packages else {}
     names = sorted({name for package in packages for name in providers.get(package, ())})
     return [f"{name} {metadata.version(name)}" for name in names]
 

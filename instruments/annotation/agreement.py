@@ -60,7 +60,7 @@ def label_agreement(first: Sequence[str], second: Sequence[str]) -> Agreement:
 
 def set_agreement(maps: MapSet) -> Agreement | None:
     """Return the agreement of first and second labels on maps that have both, or None if there are no such maps."""
-    pairs = [(first, second) for first, second in zip(maps.labels, maps.second_labels, strict=True) if first and second]
+    pairs = [(first, second) for first, second in zip(*map(maps.of_annotator, (0, 1)), strict=True) if first and second]
     return label_agreement(*zip(*pairs, strict=True)) if pairs else None
 
 

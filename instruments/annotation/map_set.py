@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,6 @@ from bertsecrets.store.files import digest
 from instruments.archives import read_members
 
 MAPS, ANNOTATIONS, PLAIN_WORDS = "maps-0001.npz", "annotations.tsv", "plain-words.tsv"
-SHARDS = "maps-*.npz"
 STATES = ("fine-tuned", "pretrained")
 LABELS = ("label", "second label", "third label")
 FURTHER = "further labels"
@@ -35,7 +34,6 @@ COLUMNS = ("name", "model", "task", "state", "layer", "head", "example", "tokens
 PLAIN_WORDS_COLUMNS = ("name", "words", "reader", "class")
 VARIABLE = "BERTSECRETS_MAPS"  # environment variable that names a folder to use instead of the suite's own maps
 OWN, UNSEEN = "data/patterns", "unseen"
-HOW_TO_GET = f"run `dvc pull data/patterns.dvc`, or set {VARIABLE} to their folder"
 TEXTS: dict[str, Reading] = {"paper": "special", "blog": "stripes"}  # the reading that each text defines
 # Readers whose labels are held out from training, to measure how well they agree with each other and with classifiers.
 HELD_OUT_READERS = ("5", "6", "7")
@@ -93,24 +91,18 @@ class PatternMap:
 
 @dataclass(frozen=True)
 class MapSet:
-    """Maps with the labels of up to three annotators. Missing labels are None.
+    """Maps with each map's labels in the order of the annotators, which are None if an annotator gave no label.
 
-    `further_labels` are the labels of all later annotators, who usually saw only maps on which earlier labels differed.
+    Annotators after the third usually saw only maps on which earlier labels differed.
     """
 
     maps: tuple[PatternMap, ...]
-    labels: tuple[str | None, ...] = ()
-    second_labels: tuple[str | None, ...] = ()
-    third_labels: tuple[str | None, ...] = ()
-    further_labels: tuple[tuple[str, ...], ...] = ()
+    given: tuple[tuple[str | None, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        for column in fields(self)[1:]:
-            empty = () if column.name == "further_labels" else None
-            given = getattr(self, column.name) or (empty,) * len(self.maps)
-            if len(given) != len(self.maps):
-                raise ValueError(f"{len(given)} {column.name.replace('_', ' ')} for {len(self.maps)} maps")
-            object.__setattr__(self, column.name, tuple(given))
+        if self.given and len(self.given) != len(self.maps):
+            raise ValueError(f"labels of {len(self.given)} maps for {len(self.maps)} maps")
+        object.__setattr__(self, "given", self.given or ((),) * len(self.maps))
 
     def __len__(self) -> int:
         return len(self.maps)
@@ -126,13 +118,21 @@ class MapSet:
     def take(self, places: Iterable[int]) -> "MapSet":
         """Return the maps at these indices, in this order, with their labels."""
         order = list(places)
-        return MapSet(*(tuple(getattr(self, column.name)[i] for i in order) for column in fields(self)))
+        return MapSet(tuple(self.maps[i] for i in order), tuple(self.given[i] for i in order))
+
+    def of_annotator(self, place: int) -> tuple[str | None, ...]:
+        """Return the label that the annotator at a place, from 0, gave to each map."""
+        return tuple(labels[place] if place < len(labels) else None for labels in self.given)
+
+    @property
+    def labels(self) -> tuple[str | None, ...]:
+        """The first annotator's label of each map."""
+        return self.of_annotator(0)
 
     @property
     def votes(self) -> list[tuple[str, ...]]:
         """The labels of each map, in the order of annotation."""
-        columns = zip(self.labels, self.second_labels, self.third_labels, self.further_labels, strict=True)
-        return [tuple(label for label in (*named, *further) if label is not None) for *named, further in columns]
+        return [tuple(filter(None, labels)) for labels in self.given]
 
     @property
     def agreed(self) -> list[bool]:
@@ -141,7 +141,7 @@ class MapSet:
 
     def settled(self) -> "MapSet":
         """Return the maps with their majority labels. Ties are resolved in favour of the earliest label."""
-        return MapSet(self.maps, tuple(majority_label(given) if given else None for given in self.votes))
+        return MapSet(self.maps, tuple((majority_label(given),) if given else () for given in self.votes))
 
     @classmethod
     def load(cls, folder: Path) -> "MapSet":
@@ -161,33 +161,27 @@ class MapSet:
                     f"{shard} has a map {min(doubled)!r} that is also in another file: names must be unique"
                 )
             arrays |= further
-        rows = _read_rows(folder / ANNOTATIONS, COLUMNS)
-        maps = []
-        for where, row in rows:
+        maps, given = [], []
+        for where, row in _read_rows(folder / ANNOTATIONS, COLUMNS):
             values = arrays.pop(row["name"], None)
             if values is None:
                 raise UserError(
                     f"{where}: map {row['name'][:99]!r} does not exist or already has a row: "
                     "check for a duplicate or renamed row"
                 )
+            given.append(_row_labels(row, where))
             maps.append(_row_map(row, values, where))
         if arrays:
             raise UserError(
                 f"{folder / ANNOTATIONS}: no row for {next(iter(arrays))!r} ({len(arrays)} maps have no row): "
                 "restore it, or draw the set again"
             )
-        return cls(
-            tuple(maps),
-            tuple(row["label"] or None for _, row in rows),
-            tuple(row["second label"] or None for _, row in rows),
-            tuple(row["third label"] or None for _, row in rows),
-            tuple(tuple(row[FURTHER].split()) for _, row in rows),
-        )
+        return cls(tuple(maps), tuple(given))
 
 
 def shards(folder: Path) -> list[Path]:
     """Return the files of a set's maps, in the order in which they were drawn."""
-    return sorted(folder.glob(SHARDS))
+    return sorted(folder.glob("maps-*.npz"))
 
 
 def own_maps(part: str = "") -> Path:
@@ -203,7 +197,8 @@ def own_maps(part: str = "") -> Path:
     folder = Path(named or project_path(OWN)) / part
     if not shards(folder):
         where = f"in {folder} (named by {VARIABLE})" if named else "available"
-        raise MissingError(f"the suite's annotated maps are not {where}: {HOW_TO_GET}")
+        remedy = f"run `dvc pull data/patterns.dvc`, or set {VARIABLE} to their folder"
+        raise MissingError(f"the suite's annotated maps are not {where}: {remedy}")
     return folder
 
 
@@ -257,12 +252,17 @@ def _read_rows(path: Path, columns: Sequence[str]) -> list[tuple[str, dict[str, 
     return rows
 
 
-def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
-    """Return the map described by a row, after validating all fields."""
-    further = [(FURTHER, label) for label in row[FURTHER].split()]
-    for column, label in (*((column, row[column]) for column in LABELS), *further):
+def _row_labels(row: dict[str, str], where: str) -> tuple[str | None, ...]:
+    """Return the labels in a row, after validating them."""
+    given = [*((column, row[column]) for column in LABELS), *((FURTHER, label) for label in row[FURTHER].split())]
+    for column, label in given:
         if label and label not in CLASSES:
             raise UserError(f"{where}: unknown {column} {label[:60]!r}; expected one of {', '.join(CLASSES)}, or none")
+    return tuple(label or None for _, label in given)
+
+
+def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
+    """Return the map described by a row, after validating its fields."""
     if row["state"] not in STATES:
         raise UserError(f"{where}: unknown state {row['state'][:60]!r}; expected {' or '.join(STATES)}")
     numbers = {}
@@ -322,8 +322,4 @@ def under(
         for name, by_reading in by_map.items()
     }
     read = maps.take(i for i, each in enumerate(maps) if chosen.get(each.name))
-    votes = [chosen[each.name] for each in read]
-    first, second, third = (
-        tuple(given[place] if len(given) > place else None for given in votes) for place in range(3)
-    )
-    return MapSet(read.maps, first, second, third, tuple(tuple(given[3:]) for given in votes))
+    return MapSet(read.maps, tuple(tuple(chosen[each.name]) for each in read))

@@ -30,7 +30,6 @@ THEIRS = {
     "mix": "vertical-diagonal",
     "other": "heterogeneous",
 }
-UNKNOWN = "unknown"
 TIMEOUT = 60  # maximum time in seconds without an answer
 NAME_LIMIT = 200  # maximum number of characters in a map's name
 ARCHIVE = "https://github.com/sai-prasanna/bert-experiments/raw/master/data/head_classification_data.tar.gz"
@@ -74,12 +73,7 @@ def read_p20(source: Path) -> MapSet:
             raise UserError(f"no {LABELS} in {source}: {ADVICE}")
         name, text = texts[0]
         file, parent = excerpt(source / name), PurePosixPath(name).parent
-        lines: dict[str, tuple[str, str]] = {}  # file and line, and class, keyed by map name
-        for line, label, names in _lines(file, text):
-            for stem in names:
-                if stem in lines:
-                    raise UserError(f"{file}, line {line}: {stem!r} is named twice: each map has one label")
-                lines[stem] = (f"{file}, line {line}", label)
+        lines = _labels(file, text)
         if not lines:
             raise UserError(f"{file} names no maps: expected lines such as 'vertical = name, name'")
 
@@ -96,24 +90,27 @@ def read_p20(source: Path) -> MapSet:
     for stem, (where, _) in lines.items():
         if stem not in maps:
             raise UserError(f"{where}: {stem}.npy is missing: download the archive again, or remove the name")
-    return MapSet(tuple(maps[stem] for stem in lines), tuple(label for _, label in lines.values()))
+    return MapSet(tuple(maps[stem] for stem in lines), tuple((label,) for _, label in lines.values()))
 
 
-def _lines(file: str, text: bytes) -> list[tuple[int, str, list[str]]]:
-    """Return the number, class and map names of each line."""
-    parsed = []
+def _labels(file: str, text: bytes) -> dict[str, tuple[str, str]]:
+    """Return the file and line, and the class of each map, by name."""
+    labels: dict[str, tuple[str, str]] = {}
     for number, line in enumerate(lines_of(decoded(text, file)), start=1):
         if not line.strip():
             continue
+        where = f"{file}, line {number}"
         label, equals, names = line.partition("=")
         if not equals:
-            raise UserError(f"{file}, line {number}: no '=' in {line[:40]!r}: expected 'label = name, name'")
-        stems = [_stem(name.strip()) for name in names.split(",") if name.strip()]
-        for stem in stems:
+            raise UserError(f"{where}: no '=' in {line[:40]!r}: expected 'label = name, name'")
+        kind = _class(label.strip(), where)
+        for stem in (_stem(name.strip()) for name in names.split(",") if name.strip()):
             if len(stem) > NAME_LIMIT or not stem.isprintable():
-                raise UserError(f"{file}, line {number}: {stem[:40]!r} is not a valid map name: rename it")
-        parsed.append((number, _class(label.strip(), f"{file}, line {number}"), stems))
-    return parsed
+                raise UserError(f"{where}: {stem[:40]!r} is not a valid map name: rename it")
+            if stem in labels:
+                raise UserError(f"{where}: {stem!r} is named twice: each map has one label")
+            labels[stem] = where, kind
+    return labels
 
 
 def _stem(name: str) -> str:
@@ -147,4 +144,4 @@ def _map(name: str, data: bytes, where: str) -> PatternMap:
             "restore it"
         )
     tokens = len(values)
-    return PatternMap(name, "p20", UNKNOWN, "fine-tuned", 0, 0, 0, tokens, values.astype(np.float16))
+    return PatternMap(name, "p20", "unknown", "fine-tuned", 0, 0, 0, tokens, values.astype(np.float16))

@@ -107,17 +107,6 @@ def sheet(maps: Sequence[PatternMap]) -> Image.Image:
     return image
 
 
-def save_image(image: Image.Image, path: Path) -> None:
-    """Write a PNG with a 256-colour palette, which keeps the file small.
-
-    Raises:
-        UserError: If the file cannot be written.
-    """
-    data = io.BytesIO()
-    image.quantize(256, dither=Image.Dither.NONE).save(data, "PNG", optimize=True)
-    write_whole(path, data.getvalue())
-
-
 def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None) -> list[Path]:
     """Write contact sheets of all maps or of `count` random maps, in shuffled order, listed in `index.tsv`.
 
@@ -133,7 +122,9 @@ def write_sheets(maps: MapSet, folder: Path, seed: int, count: int | None = None
     for number, start in enumerate(range(0, len(order), each_sheet), start=1):
         shown = [maps.maps[i] for i in order[start : start + each_sheet]]
         written.append(folder / f"sheet-{number:02d}.png")
-        save_image(sheet(shown), written[-1])
+        file = io.BytesIO()  # a palette of 256 colours keeps the file small
+        sheet(shown).quantize(256, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
+        write_whole(written[-1], file.getvalue())
         lines += [f"{number}\t{place}\t{each.name}" for place, each in enumerate(shown, start=1)]
     write_whole(folder / "index.tsv", "\n".join(lines) + "\n")
     return written

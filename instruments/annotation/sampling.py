@@ -4,15 +4,13 @@ Maps are drawn before any model runs. Heads are drawn in shuffled rounds that co
 shuffled order. Each checkpoint then processes the drawn inputs once, and only the drawn maps are kept.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 import torch
 
-from bertsecrets.ablation.head_sets import check_sets
 from bertsecrets.errors import UserError
 from bertsecrets.models import opening
 from bertsecrets.models.attention import Maps, Pass
@@ -29,18 +27,18 @@ MAX_TOKENS = 100  # tokens per input; longer inputs add no information and enlar
 
 @dataclass
 class Keep:
-    """An observer that keeps the maps of the heads selected for each example, given as (layer, head) from 0."""
+    """An observer that keeps the maps at the wanted places (example, layer, head), counted from 0."""
 
-    wanted: Mapping[int, Sequence[tuple[int, int]]]
+    wanted: Collection[tuple[int, int, int]]
     kept: dict[tuple[int, int, int], np.ndarray] = field(default_factory=dict)
     pairs: bool = False
 
     def update(self, batch: Batch, layer: int, maps: Maps, other: Maps | None) -> None:
-        """Keep the selected maps of a layer and batch as float16, cropped to the real tokens."""
+        """Keep the wanted maps of a layer and batch as float16, cropped to the real tokens."""
         for row, example in enumerate(batch.indices.tolist()):
             tokens = int(batch.lengths[row])
-            for at, head in self.wanted.get(example, ()):
-                if at == layer:
+            for head in range(maps.shape[1]):
+                if (example, layer, head) in self.wanted:
                     cropped = maps[row, head, :tokens, :tokens]
                     self.kept[example, layer, head] = cropped.half().cpu().numpy().copy()
 
@@ -55,14 +53,7 @@ def in_turns(items: Sequence, rng: np.random.Generator) -> Iterator:
         yield from (items[i] for i in rng.permutation(len(items)))
 
 
-def draw(
-    session: Session,
-    plan: Mapping[Subject, int],
-    *,
-    seed: int = 1,
-    max_tokens: int = MAX_TOKENS,
-    only: Sequence[tuple[int, int]] | None = None,
-) -> MapSet:
+def draw(session: Session, plan: Mapping[Subject, int], *, seed: int = 1, max_tokens: int = MAX_TOKENS) -> MapSet:
     """Return maps of each subject's checkpoint on inputs drawn from the task's validation set (K19 section 4.1).
 
     An `untrained` subject gives the pretrained encoder's maps on that task's inputs.
@@ -71,15 +62,12 @@ def draw(
         session: Session that provides checkpoints and rows.
         plan: Number of maps per subject. Subjects of the same model share the rounds of heads.
         max_tokens: Maximum length of inputs. Longer inputs are skipped.
-        only: Heads to draw from, as (layer, head) from 1, to get more maps of a rare class. A head that is listed twice
-            is drawn twice as often. If None, all heads are drawn from.
 
     Raises:
-        UserError: If a count is below 1, the model has no such head, all inputs are too long, or a checkpoint
-            is missing.
+        UserError: If a count is below 1, all inputs are too long, or a checkpoint is missing.
     """
     rng = np.random.default_rng(seed)
-    turns: dict[tuple[str, int, int], Iterator] = {}
+    turns: dict[str, Iterator] = {}
     maps: list[PatternMap] = []
     for subject, count in plan.items():
         if count < 1:
@@ -88,17 +76,13 @@ def draw(
             session.checkpoint(subject), task(subject.task), session.ref(subject.model)
         )
         classifier.model.to(session.resources.device)
-        key = (subject.model, classifier.layers, classifier.heads)
-        if key not in turns:
-            all_heads = [(layer, head) for layer in range(classifier.layers) for head in range(classifier.heads)]
-            chosen = all_heads if only is None else [(layer - 1, head - 1) for layer, head in only]
-            check_sets([frozenset(chosen)], classifier.layers, classifier.heads)
-            turns[key] = in_turns(chosen, rng)
+        all_heads = [(layer, head) for layer in range(classifier.layers) for head in range(classifier.heads)]
+        heads = turns.setdefault(subject.model, in_turns(all_heads, rng))
         split = session.resources.rows.split(subject.task, "dev")
         limit = classifier.fit(session.settings.attention.max_length)
         examples = draw_inputs(split, classifier, count=count, rng=rng, limit=limit, max_tokens=max_tokens)
         encoded = encode(split.select(examples), classifier.tokenizer, limit)
-        places = _pair(len(examples), turns[key], rng, count=count, origin=split.origin)
+        places = _pair(len(examples), heads, rng, count=count, origin=split.origin)
         maps += _kept_maps(subject, classifier, encoded, examples=examples, places=places)
     return MapSet(tuple(maps))
 
@@ -124,10 +108,7 @@ def _kept_maps(
     places: Sequence[tuple[int, int, int]],
 ) -> list[PatternMap]:
     """Return the maps at the given (input, layer, head) triples from a single pass over the inputs."""
-    wanted: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for place, layer, head in places:
-        wanted[place].append((layer, head))
-    keep = Keep(wanted)
+    keep = Keep({*places})
     Pass(classifier).feed(encoded, [keep])
     separator = special_ids(classifier.tokenizer)["sep"]
 

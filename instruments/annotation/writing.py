@@ -4,7 +4,6 @@ import io
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +34,7 @@ def add_draw(folder: Path, drawn: MapSet) -> Path:
         UserError: If the set does not exist, a map's name is taken, or the files cannot be written.
     """
     known = MapSet.load(folder)
-    together = MapSet(*(getattr(known, column.name) + getattr(drawn, column.name) for column in fields(MapSet)))
+    together = MapSet(known.maps + drawn.maps, known.given + drawn.given)
     _check_names(together)
     shard = folder / f"maps-{len(shards(folder)) + 1:04d}.npz"
     write_whole(shard, _packed(drawn.maps))
@@ -49,11 +48,11 @@ def add_draw(folder: Path, drawn: MapSet) -> Path:
 
 def annotation_rows(maps: MapSet) -> Iterable[tuple[str, ...]]:
     """Yield each map's row of `annotations.tsv`."""
-    labels = zip(maps.labels, maps.second_labels, maps.third_labels, maps.further_labels, strict=True)
-    for each, (*named, further) in zip(maps, labels, strict=True):
+    for each, labels in zip(maps, maps.given, strict=True):
         facts = (each.name, each.model, each.task, each.state, each.layer, each.head, each.example)
-        given = (*(label or "" for label in named), " ".join(further))
-        yield tuple(map(str, (*facts, each.tokens, each.boundary, *given)))
+        named = (label or "" for label in (*labels, None, None, None)[:3])
+        further = " ".join(filter(None, labels[3:]))
+        yield tuple(map(str, (*facts, each.tokens, each.boundary, *named, further)))
 
 
 def _annotations(maps: MapSet) -> str:

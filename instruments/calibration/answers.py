@@ -32,10 +32,6 @@ class Exam:
     @classmethod
     def of(cls, model: SimulatedModel, task: str) -> "Exam":
         """Return a world's validation set. Without noise, the set is large and has evenly spread difficulties."""
-        return model.shared(cls._of, model, task)
-
-    @classmethod
-    def _of(cls, model: SimulatedModel, task: str) -> "Exam":
         rng = model.rng("exam", task)
         count = model.answer_rows(task) if model.noise else EXACT_ROWS
         wrong = model.rng("labels", task).random(count) < model.world.mislabelled
@@ -167,7 +163,7 @@ class Exam:
 def scores(model: SimulatedModel, subject: Subject, options: Options) -> Made:
     """Return the answers of a model, with cased tokenization if `options` include it."""
     task, initialisation, setting = subject.task, subject.initialisation, model.setting
-    exam = Exam.of(model, task)
+    exam = model.shared(Exam.of, model, task)
     rng = model.rng("answers", task, initialisation, subject.seed)
     constant = truth.CONSTANT.get((task, initialisation)) if setting.strength == 1 else None
     if model.collapsed(subject):
@@ -225,7 +221,7 @@ def head_ablation(model: SimulatedModel, subject: Subject, options: Options) -> 
         metric = "pearson" if TASKS[task].regression else "accuracy"
         published = p20_score(task, metric, "scores_without_attention")
         assert published is not None
-        exam = Exam.of(model, task)
+        exam = model.shared(Exam.of, model, task)
         rng = model.rng("without attention", task, subject.seed)
         level = published[0] + _of_seed(model, subject, "all", published[1])
         both = exam.answers(
@@ -251,7 +247,7 @@ def _ablation(model: SimulatedModel, subject: Subject, measure: str) -> Made:
     gains = model.setting.mix(truth.gains(task, measure, model.setting.against))
     gains = gains + model.of_seed(measure, subject, (1,) * gains.ndim, together)
     gains = gains + model.of_seed(f"{measure} single", subject, gains.shape, single)
-    exam, metric = Exam.of(model, task), TASKS[task].metric
+    exam, metric = model.shared(Exam.of, model, task), TASKS[task].metric
     rng = model.rng(measure, task, subject.seed)
     if model.collapsed(subject):
         before = exam.collapsed(rng, model.world.exact)

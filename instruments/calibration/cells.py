@@ -3,9 +3,8 @@
 import hashlib
 import json
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,12 @@ from bertsecrets.claims.loading import cases, find_case, find_cases
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.requirements import measure_case, reads_model
 from bertsecrets.claims.schema import Case
-from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError
 from bertsecrets.progress import log
 from bertsecrets.settings import JudgeParams
 from bertsecrets.store.code import code_digest
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
-from instruments.calibration.procedures import PROCEDURES, examples_interval, judged
+from instruments.calibration.procedures import examples_interval, judged
 from instruments.calibration.targets import find_setting, holds, true_value
 from instruments.calibration.worlds import MODEL, Setting, SimulatedModel, World, find_world
 
@@ -64,69 +62,48 @@ class Block:
     first: int
 
 
-@dataclass
-class Counts:
-    """The verdicts in some worlds of a cell.
+@dataclass(frozen=True)
+class WorldVerdicts:
+    """The verdicts on a case in one world.
 
     Args:
-        outcomes: Number of worlds with each outcome, by procedure.
-        seeds: Number of seeds in all worlds, by procedure.
-        examples_intervals: Number of intervals due to examples alone (`examples_interval`), and the sums of their lower
-            and upper ends. Such intervals are only counted for orders in worlds as published.
-        examples: Number of rows of the case's task, or None for claims over several tasks.
-        seen: Digests of the verdicts of `auto`. If two cases of a task have the same digests, they are duplicates.
         truth: Noise-free value of the claim's quantity under the paper's reading, or None if it cannot be computed.
+        outcomes: Outcome by procedure.
+        seeds: Number of seeds of `auto`.
+        examples: Number of rows of the case's task, or None for claims over several tasks.
+        examples_interval: Interval due to examples alone (`procedures.examples_interval`), of orders in worlds as
+            published.
+        seen: Digest of the verdict of `auto`. If two cases of a task have the same digests, they are duplicates.
     """
 
-    outcomes: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in PROCEDURES})
-    seeds: Counter[str] = field(default_factory=Counter)
-    examples_intervals: tuple[int, float, float] = (0, 0.0, 0.0)
-    examples: int | None = None
-    seen: tuple[str, ...] = ()
-    truth: float | None = None
-
-    def __add__(self, other: "Counts") -> "Counts":
-        sums = zip(self.examples_intervals, other.examples_intervals, strict=True)
-        number, low, high = (own + more for own, more in sums)
-        return Counts(
-            {name: self.outcomes[name] + other.outcomes[name] for name in PROCEDURES},
-            self.seeds + other.seeds,
-            (int(number), low, high),
-            max(filter(None, (self.examples, other.examples)), default=None),
-            self.seen + other.seen,
-            self.truth if other.truth is None else other.truth,
-        )
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Counts":
-        """Return the counts in a line of the file."""
-        outcomes = {name: Counter(data["outcomes"][name]) for name in PROCEDURES}
-        number, low, high = data["examples_intervals"]
-        return cls(
-            outcomes, Counter(data["seeds"]), (number, low, high), data["examples"], tuple(data["seen"]), data["truth"]
-        )
+    truth: float | None
+    outcomes: dict[str, str]
+    seeds: int
+    examples: int | None
+    examples_interval: Sequence[float] | None
+    seen: str
 
 
 @dataclass(frozen=True)
 class Rates:
-    """The verdicts of a cell.
-
-    Args:
-        holds: Whether the claim is true for the true value of its quantity, or None if that value cannot be computed.
-    """
+    """The verdicts in all worlds of a cell."""
 
     cell: Cell
-    holds: bool | None
-    counts: Counts
+    worlds: Sequence[WorldVerdicts]
 
     @property
     def truth(self) -> float | None:
         """The true value of the claim's quantity."""
-        return self.counts.truth
+        return self.worlds[0].truth
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the claim is true for the true value of its quantity, or None if that value cannot be computed."""
+        return holds(find_case(self.cell.case), self.truth)
 
     def number(self, outcomes: Sequence[str], procedure: str = "auto") -> int:
         """Return the number of worlds whose outcome is among `outcomes`."""
-        return sum(self.counts.outcomes[procedure][outcome] for outcome in outcomes)
+        return sum(world.outcomes[procedure] in outcomes for world in self.worlds)
 
     def share(self, outcome: str, procedure: str = "auto") -> float:
         """Return the fraction of worlds with an outcome."""
@@ -135,18 +112,23 @@ class Rates:
     @property
     def seeds(self) -> float:
         """The mean number of seeds of `auto`."""
-        return round(self.counts.seeds["auto"] / self.cell.worlds, 3)
+        return round(sum(world.seeds for world in self.worlds) / self.cell.worlds, 3)
+
+    @property
+    def examples(self) -> int | None:
+        """The number of rows of the case's task, or None for claims over several tasks."""
+        return max((world.examples for world in self.worlds if world.examples), default=None)
 
     @property
     def examples_interval(self) -> list[float] | None:
-        """The mean lower and upper ends of the intervals due to examples alone, or None if none were counted."""
-        number, *ends = self.counts.examples_intervals
-        return [float(f"{end / number:.4g}") for end in ends] if number else None
+        """The mean lower and upper ends of the intervals due to examples alone, or None if there are none."""
+        intervals = [world.examples_interval for world in self.worlds if world.examples_interval]
+        return [float(f"{sum(ends) / len(ends):.4g}") for ends in zip(*intervals, strict=True)] or None
 
     @property
     def digest(self) -> str:
         """A digest of all verdicts of `auto`."""
-        return _digest(self.counts.seen)
+        return _digest([world.seen for world in self.worlds])
 
 
 @cache
@@ -154,7 +136,7 @@ def _true_value(case: str, setting: Setting) -> float | None:
     return true_value(find_case(case), setting)
 
 
-def count_blocks(blocks: Sequence[Block]) -> dict[Block, Counts]:
+def count_blocks(blocks: Sequence[Block]) -> dict[Block, list[WorldVerdicts]]:
     """Return the verdicts on some cases of a task in the same worlds, so that the cases share measurements.
 
     A case is left out, with a warning, if a measurement that it needs is not simulated.
@@ -163,38 +145,36 @@ def count_blocks(blocks: Sequence[Block]) -> dict[Block, Counts]:
     world = find_world(first.cell.world)
     settings = JudgeParams(confidence=first.cell.confidence, resamples=first.cell.resamples, seed=2019)
     asked = {block: (case := find_case(block.cell.case), find_setting(case, world)) for block in blocks}
-    counted = {block: Counts(truth=_true_value(str(case), setting)) for block, (case, setting) in asked.items()}
+    counted: dict[Block, list[WorldVerdicts]] = {block: [] for block in blocks}
     for place in range(first.first, first.first + first.cell.worlds):
         models: dict[Setting, SimulatedModel] = {}
         for block, (case, setting) in list(asked.items()):
             model = models.setdefault(setting, SimulatedModel(world, setting, first.cell.seed, place))
             try:
-                counted[block] += _count_one(case, model, settings)
+                counted[block].append(_verdicts(case, model, settings))
             except UserError as error:
                 log.warning(f"{case} skipped: {error}")
                 del asked[block], counted[block]
     return counted
 
 
-def _count_one(case: Case, model: SimulatedModel, settings: JudgeParams) -> Counts:
+def _verdicts(case: Case, model: SimulatedModel, settings: JudgeParams) -> WorldVerdicts:
     """Return the verdicts on a case in one world."""
     verdicts = judged(case, model, settings)
-    counts = Counts({name: Counter([verdict.status]) for name, verdict in verdicts.items()})
-    counts.seeds = Counter({name: len(verdict.seeds) or 1 for name, verdict in verdicts.items()})
     auto = verdicts["auto"]
-    if case.task in TASKS:
-        counts.examples = max(
-            (own.examples for own in auto.measurements if own.subject.task == case.task), default=None
-        )
+    examples = [own.examples for own in auto.measurements if case.task in TASKS and own.subject.task == case.task]
+    ends = None
     if model.world.truth == "published" and isinstance(case.claim.expect, Order) and auto.observed is not None:
         ends = examples_interval(case, measure_case(model, case, MODEL, auto.seeds), settings)
-        counts.examples_intervals = (1, *ends)
-    counts.seen = (_digest((auto.status, *_numbers(auto))),)
-    return counts
-
-
-def _numbers(verdict: Verdict) -> list[str]:
-    return [f"{number:.6g}" for number in (verdict.observed, *(verdict.interval or ())) if number is not None]
+    numbers = [number for number in (auto.observed, *(auto.interval or ())) if number is not None]
+    return WorldVerdicts(
+        truth=_true_value(str(case), model.setting),
+        outcomes={name: verdict.status for name, verdict in verdicts.items()},
+        seeds=len(auto.seeds) or 1,
+        examples=max(examples, default=None),
+        examples_interval=ends,
+        seen=_digest([auto.status, *(f"{number:.6g}" for number in numbers)]),
+    )
 
 
 def _digest(parts: Sequence[str]) -> str:
@@ -245,7 +225,7 @@ def code(case: str) -> str:
     return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
 
 
-def stored_counts(file: Path) -> dict[Block, Counts]:
+def stored_counts(file: Path) -> dict[Block, list[WorldVerdicts]]:
     """Return the finished blocks in a file that were made by the current code, skipping incomplete lines."""
     counted = {}
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
@@ -253,7 +233,7 @@ def stored_counts(file: Path) -> dict[Block, Counts]:
             data = json.loads(line)
             block = Block(Cell(**data["cell"]), data["first"])
             if data["code"] == code(block.cell.case):
-                counted[block] = Counts.from_json(data)
+                counted[block] = [WorldVerdicts(**world) for world in data["worlds"]]
         except (ValueError, TypeError, KeyError, UserError):  # the line is incomplete, or from an earlier version
             continue
     return counted
@@ -275,21 +255,13 @@ def count_all(
     for finished in _count_new(_together(missing), jobs):
         counted |= finished
         if file:
-            lines = (_line(block, counts) for block, counts in finished.items())
             with file.open("a", encoding="utf-8") as appended:
-                appended.write("".join(lines))
+                for block, worlds in finished.items():
+                    data = {"code": code(block.cell.case), **asdict(block), "worlds": [vars(world) for world in worlds]}
+                    appended.write(f"{json.dumps(data)}\n")
         advance(len(finished))
     complete = [cell for cell in cells if all(block in counted for block in cell.blocks)]
-    sums = [sum((counted[block] for block in cell.blocks), Counts()) for cell in complete]
-    return [
-        Rates(cell, holds(find_case(cell.case), counts.truth), counts)
-        for cell, counts in zip(complete, sums, strict=True)
-    ]
-
-
-def _line(block: Block, counts: Counts) -> str:
-    data = {"code": code(block.cell.case), **asdict(block), **vars(counts)}
-    return f"{json.dumps(data)}\n"
+    return [Rates(cell, [world for block in cell.blocks for world in counted[block]]) for cell in complete]
 
 
 def _together(blocks: Sequence[Block]) -> list[list[Block]]:
@@ -301,7 +273,7 @@ def _together(blocks: Sequence[Block]) -> list[list[Block]]:
     return list(groups.values())
 
 
-def _count_new(groups: Sequence[Sequence[Block]], jobs: int) -> Iterator[dict[Block, Counts]]:
+def _count_new(groups: Sequence[Sequence[Block]], jobs: int) -> Iterator[dict[Block, list[WorldVerdicts]]]:
     if jobs == 1 or not groups:
         yield from map(count_blocks, groups)
         return

@@ -11,7 +11,7 @@ from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.claims.estimand import Estimand, with_same_selection
 from bertsecrets.claims.estimate import estimate
 from bertsecrets.claims.expectations import Figure
-from bertsecrets.claims.judge import judge
+from bertsecrets.claims.judge import judge, until_replaced
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantities.likeness import with_ceiling
 from bertsecrets.claims.quantity import REGISTERED_QUANTITIES, STATE, Needed
@@ -29,17 +29,16 @@ CACHED_DRAWS = 24_000_000  # maximum per block (190 MB), enough for 500 resample
 
 def judged(case: Case, model: SimulatedModel, settings: JudgeParams) -> dict[str, Verdict]:
     """Return each procedure's verdict on a case in one world, as reached by a run with `--seeds`."""
-    by_seed = OnDemand(model, case)
     if model.world.truth == "one-more-run":
         case = with_paper(case, model)
 
     @cache
     def after(seeds: int) -> Verdict:
-        return judge(case, by_seed[:seeds], settings, details=False)
+        return judge(case, simulated_seeds(case, model, seeds), settings, details=False)
 
     with as_represented():
         fixed = {name: of_fixed_number(after, int(name)) for name in PROCEDURES if name != "auto"}
-        return {"auto": in_sequence(after, len(by_seed)), **fixed}
+        return {"auto": in_sequence(after, most_seeds(case)), **fixed}
 
 
 def in_sequence(after: Callable[[int], Verdict], most: int) -> Verdict:
@@ -56,28 +55,23 @@ def in_sequence(after: Callable[[int], Verdict], most: int) -> Verdict:
 def of_fixed_number(after: Callable[[int], Verdict], wanted: int) -> Verdict:
     """Return the verdict for a fixed number of seeds, replacing seeds that learned nothing, unless none learned."""
     measured = wanted
-    while 0 < len((verdict := after(measured)).by_seed) < wanted and measured < wanted + MOST_REPLACED:
-        if verdict.case.claim.seedless:
-            break
+    while until_replaced(after(measured), wanted, measured).open:
         measured += 1
-    return verdict
+    return after(measured)
 
 
-class OnDemand(Sequence[Mapping[str, Needed]]):
-    """The measurements of a case by seed, simulated lazily for the seeds that a procedure uses."""
+def most_seeds(case: Case) -> int:
+    """Return the largest number of seeds that a procedure may use."""
+    return 1 if case.claim.seedless else ANALYSES[-1] + MOST_REPLACED
 
-    def __init__(self, model: SimulatedModel, case: Case):
-        self.model, self.case = model, case
 
-    def __len__(self) -> int:
-        return 1 if self.case.claim.seedless else ANALYSES[-1] + MOST_REPLACED
-
-    def __getitem__(self, place: Any) -> Any:
-        seeds = range(1, len(self) + 1)[place]
-        measured = measure_case(self.model, self.case, MODEL, seeds if isinstance(place, slice) else [seeds])
-        if not self.model.world.collapsed:  # a truth without an effect implies nothing about the scores
-            measured = [{name: needed for name, needed in by_need.items() if name != STATE} for by_need in measured]
-        return measured if isinstance(place, slice) else measured[0]
+def simulated_seeds(case: Case, model: SimulatedModel, seeds: int) -> Sequence[Mapping[str, Needed]]:
+    """Return the measurements of a case for seeds 1 to `seeds`, or for a single seed if seeds have no effect on it."""
+    by_seed = measure_case(model, case, MODEL, range(1, min(seeds, most_seeds(case)) + 1))
+    if model.world.collapsed:
+        return by_seed
+    # a truth without an effect implies nothing about the scores
+    return [{name: needed for name, needed in by_need.items() if name != STATE} for by_need in by_seed]
 
 
 def with_paper(case: Case, model: SimulatedModel) -> Case:

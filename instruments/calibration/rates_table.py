@@ -59,7 +59,7 @@ def shares_text(shares: Mapping[str, float]) -> str:
 
 
 def _shares(rates: Rates, procedure: str) -> dict[str, float]:
-    outcomes = sorted(rates.counts.outcomes[procedure])
+    outcomes = sorted({world.outcomes[procedure] for world in rates.worlds})
     return {outcome: round(rates.share(outcome, procedure), 4) for outcome in outcomes}
 
 
@@ -172,6 +172,6 @@ def _as_data(rates: Rates) -> dict[str, Any]:
         "contradicted": rates.holds is False,
         "outcomes": {name: _shares(rates, name) for name in PROCEDURES},
         "seeds": rates.seeds,
-        "examples": rates.counts.examples,
+        "examples": rates.examples,
         "examples_interval": rates.examples_interval,
     }

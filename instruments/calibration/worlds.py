@@ -120,11 +120,8 @@ def find_world(name: str) -> World:
     Raises:
         UserError: If a part is unknown.
     """
-    world = World()
-    for part in name.split("+"):
-        changed = {key: value for key, value in vars(_part(part)).items() if value != getattr(World(), key)}
-        world = replace(world, **changed)
-    return world
+    parts = [vars(_part(part)) for part in name.split("+")]
+    return World(**{key: value for part in parts for key, value in part.items() if value != getattr(World, key)})
 
 
 def _part(name: str) -> World:

@@ -9,6 +9,7 @@ training on every fold feasible on a CPU.
 """
 
 import copy
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,7 +94,7 @@ def network() -> nn.Sequential:
     )  # fmt: skip
 
 
-def canvases(maps: tuple[np.ndarray, ...], size: int) -> Float[torch.Tensor, "maps 1 size size"]:
+def canvases(maps: Collection[np.ndarray], size: int) -> Float[torch.Tensor, "maps 1 size size"]:
     """Return each map centred on a square zero canvas. Maps that are larger than the canvas are pooled to its size."""
     images = torch.zeros(len(maps), 1, size, size)
     for place, values in zip(images, maps, strict=True):

@@ -25,11 +25,12 @@ FOLDS = 5
 class LabelledMaps:
     """Maps with their classes (indices into `CLASSES`) and groups (model, layer, head).
 
-    `table` contains the features of the maps, and `votes` the number of annotators who chose each class. Classifiers
-    are trained on all votes. `agreed` marks maps on which at least 80% of the annotators agree.
+    `maps` is an array of arrays of any size. `table` contains the features of the maps, and `votes` the number of
+    annotators who chose each class. Classifiers are trained on all votes. `agreed` marks maps on which at least 80% of
+    the annotators agree.
     """
 
-    maps: tuple[np.ndarray, ...]
+    maps: np.ndarray
     labels: Int[np.ndarray, " maps"]
     groups: np.ndarray
     table: Float[np.ndarray, "maps features"]
@@ -46,8 +47,8 @@ class LabelledMaps:
         if not len(maps):
             raise UserError("no map is labelled: label some with python -m instruments annotate first")
         return cls(
-            tuple(pattern_map.values.astype(np.float32) for pattern_map in maps),
-            _places(maps),
+            np.fromiter((each.values.astype(np.float32) for each in maps), dtype=object, count=len(maps)),
+            np.array([CLASSES.index(label or "") for label in maps.settled().labels]),
             np.array(["/".join(map(str, group)) for group in maps.groups]),
             feature_table([each.values for each in maps], [each.boundary for each in maps]),
             np.array(maps.agreed, dtype=bool),
@@ -59,16 +60,11 @@ class LabelledMaps:
 
     def take(self, places: Int[np.ndarray, " some"]) -> "LabelledMaps":
         """Return the maps at these indices."""
-        maps = tuple(self.maps[i] for i in places)
-        parts = (self.labels, self.groups, self.table, self.agreed, self.votes)
-        return LabelledMaps(maps, *(part[places] for part in parts))
+        return LabelledMaps(*(part[places] for part in vars(self).values()))
 
     def joined(self, other: "LabelledMaps") -> "LabelledMaps":
         """Return these maps followed by others."""
-        parts = (self.labels, self.groups, self.table, self.agreed, self.votes)
-        further = (other.labels, other.groups, other.table, other.agreed, other.votes)
-        both = (np.concatenate(pair) for pair in zip(parts, further, strict=True))
-        return LabelledMaps(self.maps + other.maps, *both)
+        return LabelledMaps(*map(np.concatenate, zip(vars(self).values(), vars(other).values(), strict=True)))
 
     def to_learn(self, places: Int[np.ndarray, " some"] | None = None) -> "LabelledMaps":
         """Return the maps at these indices, by default all, repeated for each annotator with that annotator's class."""
@@ -93,10 +89,6 @@ class LabelledMaps:
             from sklearn.model_selection import StratifiedGroupKFold
         splitter = StratifiedGroupKFold(count, shuffle=True, random_state=seed)
         yield from splitter.split(self.labels, self.labels, self.groups)
-
-
-def _places(maps: MapSet) -> Int[np.ndarray, " maps"]:
-    return np.array([CLASSES.index(label or "") for label in maps.settled().labels])
 
 
 Trained = Callable[[LabelledMaps], np.ndarray]  # a classifier, which returns class probabilities [maps, classes]
@@ -127,6 +119,23 @@ class HeldOut:
         return confusions_by_head(self.groups, self.labels, self.predicted, self.agreed if agreed else None)
 
 
+def training_folds(
+    data: LabelledMaps, seed: int, unsure: LabelledMaps | None = None
+) -> Iterator[tuple[LabelledMaps, np.ndarray]]:
+    """Yield the maps to learn from and the indices of the held-out maps, for each fold of the cross-validation.
+
+    Args:
+        unsure: Further maps, used only for training. Each fold leaves out those that share a head with its held-out
+            maps.
+    """
+    for learn, held in data.folds(FOLDS, seed):
+        train = data.to_learn(learn)
+        if unsure is not None:
+            others = np.flatnonzero(~np.isin(unsure.groups, data.groups[held]))
+            train = train.joined(unsure.to_learn(others))
+        yield train, held
+
+
 def held_out(
     method: Method,
     data: LabelledMaps,
@@ -135,18 +144,9 @@ def held_out(
     *,
     unsure: LabelledMaps | None = None,
 ) -> HeldOut:
-    """Return cross-validated predictions for all maps.
-
-    Args:
-        unsure: Further maps, used only for training. Each fold leaves out those that share a head with its held-out
-            maps.
-    """
+    """Return cross-validated predictions for all maps, with the folds of `training_folds`."""
     probabilities = np.zeros((len(data), len(CLASSES)))
-    for number, (learn, held) in enumerate(data.folds(FOLDS, seed), start=1):
-        train = data.to_learn(learn)
-        if unsure is not None:
-            others = np.flatnonzero(~np.isin(unsure.groups, data.groups[held]))
-            train = train.joined(unsure.to_learn(others))
+    for number, (train, held) in enumerate(training_folds(data, seed, unsure), start=1):
         probabilities[held] = method(train, seed)(data.take(held))
         progress(f"fold {number} of {FOLDS}")
     return HeldOut(data.labels, data.groups, data.agreed, probabilities)

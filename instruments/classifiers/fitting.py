@@ -45,12 +45,13 @@ def fit_classifier(train: LabelledMaps, seed: int) -> PatternClassifier:
     """
     probabilities = np.zeros((len(train), len(CLASSES)))
     for learn, held in train.folds(INNER_FOLDS, seed):
-        classifier = _uncalibrated(train.take(learn), seed)
+        classifier = uncalibrated(train.take(learn), seed)
         probabilities[held] = classifier.of_features(torch.from_numpy(train.table[held])).numpy()
-    return replace(_uncalibrated(train, seed), temperature=best_temperature(probabilities, train.labels))
+    return replace(uncalibrated(train, seed), temperature=best_temperature(probabilities, train.labels))
 
 
-def _uncalibrated(train: LabelledMaps, seed: int) -> PatternClassifier:
+def uncalibrated(train: LabelledMaps, seed: int) -> PatternClassifier:
+    """Train on all maps without a temperature, which changes probabilities but not which class is likeliest."""
     return PatternClassifier(boost(train.table, train.labels, seed), regress(train.table, train.labels))
 
 

@@ -76,7 +76,7 @@ def readers_quality(read: ReadMaps, judged: HeldOut) -> dict[str, float]:
         the mean score of the classifier against the first and the second labels. The two are comparable, because both
         are scores against a single reader. The result is empty if maps have only one label.
     """
-    pairs = [read.pictures.labels, read.pictures.second_labels]
+    pairs = [read.pictures.of_annotator(place) for place in (0, 1)]
     if any(label is None for labels in pairs for label in labels):
         return {}
     first, second = (np.array([CLASSES.index(label or "") for label in labels]) for labels in pairs)

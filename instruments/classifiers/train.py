@@ -19,11 +19,11 @@ from bertsecrets.errors import UserError
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import REPORT_FILE, WEIGHTS_SUFFIX, PatternClassifier, weights_path
 from bertsecrets.patterns.readings import READINGS
+from bertsecrets.patterns.recorded_quality import scores
 from bertsecrets.patterns.shares import by_head
 from bertsecrets.report.tables import table
 from bertsecrets.store.entries import write_json
 from bertsecrets.store.files import check_free, copy_whole, file_sha256, guarded_writes
-from bertsecrets.texts.metrics import macro_f1
 from instruments.annotation.agreement import label_agreement, reader_shares, set_agreement
 from instruments.annotation.map_set import HELD_OUT_READERS, UNSEEN, MapSet, PatternMap, shards
 from instruments.classifiers.audit import audit_shares
@@ -118,11 +118,9 @@ def _train(
     """Evaluate and train the classifier for a reading, and return this reading's part of the report."""
     maps, unsure = read.maps, read.unsure_maps()
     methods = METHODS | ({"paper-cnn": cnn.fit} if cnn else {})
-
-    def named(method: str, line: str) -> None:
-        progress(f"{reading}, {method}: {line}")
-
-    figures, by_method = compare(methods, maps, SEED, named, unsure=unsure)
+    figures, by_method = compare(
+        methods, maps, SEED, lambda method, line: progress(f"{reading}, {method}: {line}"), unsure=unsure
+    )
     judged = by_method[OURS]
     began = time.monotonic()
     train = maps if unsure is None else maps.joined(unsure)
@@ -218,13 +216,9 @@ def _by_model(read: ReadMaps, judged: HeldOut) -> dict[str, dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for name in sorted(set(models.tolist())):
         own = models == name
-        counts = confusion(judged.labels[own], judged.predicted[own])
-        rows[name] = {
-            "maps": int(own.sum()),
-            "accuracy": float(np.trace(counts) / counts.sum()),
-            "macro_f1": float(macro_f1(counts)),
-            **({"left_out_error": errors[name]} if errors else {}),
-        }
+        figures = scores(confusion(judged.labels[own], judged.predicted[own])[None])
+        rows[name] = {figure: figures[figure] for figure in ("maps", "accuracy", "macro_f1")}
+        rows[name] |= {"left_out_error": errors[name]} if errors else {}
     return rows
 
 

@@ -14,25 +14,21 @@ from bertsecrets.patterns.readings import AUTHORS
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject
 from instruments.annotation.p20 import ARCHIVE
-from instruments.commands import add_instrument
+from instruments.commands import FILE, NUMBER, REPEATED, add_instrument
 
 
 def add_parsers(commands) -> None:
     """Add the commands and their options to the command line."""
-    classifying = add_instrument(
+    add = add_instrument(
         commands,
         "classify",
         "classify your own attention maps under each reading",
         "classify maps.npz --json classes.json",
         classify,
-    )
-    classifying.add_argument(
-        "maps",
-        type=path,
-        metavar="FILE",
-        help=".npz file with maps [n, L, L], padded with zeros, lengths [n] and boundary [n]",
-    )
-    classifying.add_argument("--json", type=path, metavar="FILE", help="write each map's class and probabilities")
+    ).add_argument
+    maps = ".npz file with maps [n, L, L], padded with zeros, lengths [n] and boundary [n]"
+    add("maps", **FILE, help=maps)
+    add("--json", **FILE, help="write each map's class and probabilities")
 
     annotating = add_instrument(
         commands,
@@ -41,64 +37,47 @@ def add_parsers(commands) -> None:
         "annotate ./maps --model minilm --task rte --html label.html",
         annotate,
     )
-    annotating.add_argument("folder", type=path, metavar="DIR", help="folder of the set of maps; new with --task")
-    annotating.add_argument("--task", action="append", help="draw maps on this task; repeatable")
-    annotating.add_argument(
-        "--per-task", type=int, default=128, metavar="N", help="maps per fine-tuned checkpoint (default: 128)"
-    )
-    annotating.add_argument(
-        "--pretrained-per-task",
-        type=int,
-        default=32,
-        metavar="N",
-        help="maps of the pretrained model per task (default: 32)",
-    )
-    annotating.add_argument("--max-tokens", type=int, default=100, metavar="N", help="skip inputs with over N tokens")
-    annotating.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the draw")
-    page = annotating.add_argument_group("page")
-    page.add_argument("--html", type=path, metavar="FILE", help="write a page for labelling the maps")
-    page.add_argument("--annotator", default="", metavar="NAME", help="name of the annotator")
-    page.add_argument("--second", type=int, metavar="N", help="label N maps blind, as the second annotator")
-    page.add_argument("--restart", action="store_true", help="start without this annotator's earlier labels")
+    add = annotating.add_argument
+    add("folder", type=path, metavar="DIR", help="folder of the set of maps; new with --task")
+    add("--task", action="append", help="draw maps on this task; repeatable")
+    add("--per-task", **NUMBER, default=128, help="maps per fine-tuned checkpoint (default: 128)")
+    pretrained = "maps of the pretrained model per task (default: 32)"
+    add("--pretrained-per-task", **NUMBER, default=32, help=pretrained)
+    add("--max-tokens", **NUMBER, default=100, help="skip inputs with over N tokens")
+    add("--seed", **NUMBER, default=1, help="seed of the draw")
+    add = annotating.add_argument_group("page").add_argument
+    add("--html", **FILE, help="write a page for labelling the maps")
+    add("--annotator", default="", metavar="NAME", help="name of the annotator")
+    add("--second", **NUMBER, help="label N maps blind, as the second annotator")
+    add("--restart", action="store_true", help="start without this annotator's earlier labels")
     add_run_options(annotating)
 
-    importer = add_instrument(
+    add = add_instrument(
         commands,
         "import-patterns",
         "import annotated maps in the format of P20 (Prasanna et al. 2020)",
         f"import-patterns {ARCHIVE} ./p20",
         import_patterns,
-    )
-    importer.add_argument(
-        "source",
-        metavar="SOURCE",
-        help="folder, .tar.gz or https address of a .tar.gz, with labels.txt and one .npy file per map",
-    )
-    importer.add_argument("folder", type=path, metavar="DIR", help="new folder for the set")
+    ).add_argument
+    source = "folder, .tar.gz or https address of a .tar.gz, with labels.txt and one .npy file per map"
+    add("source", metavar="SOURCE", help=source)
+    add("folder", type=path, metavar="DIR", help="new folder for the set")
 
-    training = add_instrument(
+    add = add_instrument(
         commands,
         "train-patterns",
         "cross-validate and train the pattern classifiers, one per reading",
         "train-patterns --outside k19=./p20 --output ./classifiers",
         train,
+    ).add_argument
+    add("--data", type=path, metavar="DIR", help="set of maps with readers' labels (default: the suite's own)")
+    outside = (
+        "also train a classifier on the third-party labels of the maps in DIR. Use the name k19 for the labels of "
+        "K19's authors: BERT-base is then judged by that classifier"
     )
-    training.add_argument(
-        "--data", type=path, metavar="DIR", help="set of maps with readers' labels (default: the suite's own)"
-    )
-    training.add_argument(
-        "--outside",
-        type=outside_reading,
-        metavar="NAME=DIR",
-        action="append",
-        default=[],
-        help="also train a classifier on the third-party labels of the maps in DIR. Use the name k19 for the labels of "
-        "K19's authors: BERT-base is then judged by that classifier",
-    )
-    training.add_argument("--output", type=path, metavar="DIR", default=Path("pattern-classifier"), help="new folder")
-    training.add_argument(
-        "--cnn-epochs", type=int, metavar="N", help="epochs for the paper's own classifier (a CNN); 0 leaves it out"
-    )
+    add("--outside", type=outside_reading, **REPEATED, metavar="NAME=DIR", help=outside)
+    add("--output", type=path, metavar="DIR", default=Path("pattern-classifier"), help="new folder")
+    add("--cnn-epochs", **NUMBER, help="epochs for the paper's own classifier (a CNN); 0 leaves it out")
 
     drawing = add_instrument(
         commands,
@@ -107,17 +86,13 @@ def add_parsers(commands) -> None:
         "sheets data/patterns ./sheets --count 48",
         sheets,
     )
-    drawing.add_argument("folder", type=path, metavar="DIR", help="a set of maps")
-    drawing.add_argument("output", type=path, metavar="NEW", help="new folder for the pictures")
-    number = drawing.add_mutually_exclusive_group()
-    number.add_argument("--count", type=int, metavar="N", help="draw only N random maps")
-    number.add_argument(
-        "--unsure",
-        type=int,
-        metavar="N",
-        help="draw only the N maps without readers' labels that are hardest to classify",
-    )
-    drawing.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the maps' order and choice")
+    add, choose = drawing.add_argument, drawing.add_mutually_exclusive_group().add_argument
+    add("folder", type=path, metavar="DIR", help="a set of maps")
+    add("output", type=path, metavar="NEW", help="new folder for the pictures")
+    choose("--count", **NUMBER, help="draw only N random maps")
+    unsure = "draw only the N maps without readers' labels that are hardest to classify"
+    choose("--unsure", **NUMBER, help=unsure)
+    add("--seed", **NUMBER, default=1, help="seed of the maps' order and choice")
 
 
 def classify(options: argparse.Namespace) -> None:

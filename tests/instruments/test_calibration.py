@@ -13,6 +13,7 @@ from bertsecrets.claims.loading import cases, find_case
 from bertsecrets.claims.requirements import measure_case, reads_model
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.settings import JudgeParams
+from bertsecrets.types import Subject
 from instruments.calibration import cells as counted
 from instruments.calibration import procedures, truth, worlds
 from instruments.calibration.cells import Cell, Rates, count_all, find_cells, stored_counts
@@ -25,7 +26,7 @@ from instruments.calibration.false_verdicts import (
     rejected,
     wrong,
 )
-from instruments.calibration.procedures import OnDemand, as_represented, judged, read_seed
+from instruments.calibration.procedures import as_represented, judged, most_seeds, read_seed, simulated_seeds
 from instruments.calibration.rates_table import duplicates, headlines, prospect_of
 from instruments.calibration.targets import deciding, find_setting, least, true_value
 from instruments.calibration.worlds import MODEL, REPRESENTATIVES, Setting, SimulatedModel, find_world
@@ -37,6 +38,7 @@ SIMULATED = [
     if case.claim.family in "ABCDEFG" and not case.claim.on_request and reads_model(case)
 ]
 PUBLISHED = Setting()
+SUBJECT = Subject("m", "rte", "pretrained", 1)
 READ_OFF = (
     "A2", "A4-half", "A4-columns", "B1", "B2-l7h6", "B5-l1h2", "C1p", "C2p", "D1-untrained", "D1-random",
     "D1-random-f1", "D1-pretrained", "D1-pretrained-f1", "D2", "D2-mean", "D2-mean-f1", "D3", "D6", "E1", "E2", "G4",
@@ -128,47 +130,46 @@ def test_skipping_details_changes_no_outcome(name):
 # ---------------------------------------------------------------------- worlds
 
 
-def scores_of(world, task="rte", worlds=100, seed=1, initialisation="pretrained"):
-    """Return the accuracy of one seed in each of several worlds, in points."""
-    case = find_case(f"D1-{task}-{initialisation}")
-    return np.array([read_seed(case, simulated(world, place), seed).value for place in range(worlds)])
+def effects(world, *, seeds=(1,), places=400):
+    """Return the effects of some seeds in each of several worlds, in assumed standard deviations."""
+    models = [simulated(world, place) for place in range(places)]
+    return np.array([model.seed_effect("x", replace(SUBJECT, seed=seed)) for model in models for seed in seeds])
 
 
 def test_bimodal_seeds_have_two_modes_and_the_assumed_spread():
-    effects = [simulated("bimodal", place).seed_effect("x", counted_subject(place % 7)) for place in range(400)]
-    assert abs(np.std(effects) - 1) < 0.1
-    assert abs(np.mean(effects)) < 0.15
-    assert np.mean(np.abs(effects) < 0.3) < 0.15  # between the modes
+    of_seeds = effects("bimodal")
+    assert abs(of_seeds.std() - 1) < 0.1
+    assert abs(of_seeds.mean()) < 0.15
+    assert np.mean(np.abs(of_seeds) < 0.3) < 0.15  # between the modes
 
 
 def test_rare_bad_seeds_are_far_below_the_others():
-    effects = np.array([simulated("rare-bad", place).seed_effect("x", counted_subject(1)) for place in range(400)])
-    assert abs(np.mean(effects < -2) - 0.1) < 0.05
-    assert effects[effects > -1].std() < 0.5
-
-
-def counted_subject(seed):
-    return worlds.Subject("m", "rte", "pretrained", seed)
+    of_seeds = effects("rare-bad")
+    assert abs(np.mean(of_seeds < -2) - 0.1) < 0.05
+    assert of_seeds[of_seeds > -1].std() < 0.5
 
 
 def test_own_seeds_and_the_papers_can_have_other_spreads():
-    model = simulated("own-spread-third")
-    own = np.std([model.seed_effect("x", counted_subject(seed)) for seed in range(1, 300)])
-    paper = np.std([model.seed_effect("x", counted_subject(worlds.PAPER + seed)) for seed in range(300)])
+    own = effects("own-spread-third", seeds=range(1, 300), places=1).std()
+    paper = effects("own-spread-third", seeds=range(worlds.PAPER, worlds.PAPER + 300), places=1).std()
     assert (own, paper) == (pytest.approx(1 / 3, rel=0.2), pytest.approx(1, rel=0.2))
 
 
 def test_wrong_labels_lower_all_scores():
     """Of 64.6 % correct answers, 85 % stay correct, and 15 % of the others become correct."""
-    assert scores_of("one-more-run+mislabelled").mean() == pytest.approx(0.7 * 64.6 + 15, abs=1)
+    case, models = (
+        find_case("D1-rte-pretrained"),
+        [simulated("one-more-run+mislabelled", place) for place in range(100)],
+    )
+    assert np.mean([read_seed(case, model).value for model in models]) == pytest.approx(0.7 * 64.6 + 15, abs=1)
 
 
 def test_each_row_can_occur_several_times():
-    samples = simulated("rows-thrice").measurement("scores", counted_subject(1)).samples
+    samples = simulated("rows-thrice").measurement("scores", SUBJECT).samples
     triples = samples["predicted"].reshape(-1, 3), samples["target"].reshape(-1, 3)
     assert all((rows == rows[:, :1]).all() for rows in triples)
     assert np.array_equal(samples["cluster"], np.repeat(np.arange(92), 3))
-    maps = simulated("rows-thrice").measurement("special-tokens", counted_subject(1)).samples["sep"]
+    maps = simulated("rows-thrice").measurement("special-tokens", SUBJECT).samples["sep"]
     assert len(maps) == 276
     assert np.array_equal(maps[0], maps[2])
 
@@ -186,7 +187,8 @@ def test_auto_is_the_sequence_of_analyses(name, world):
     for place in range(3):
         model = simulated(world, place)
         with as_represented():
-            expected = judge_in_sequence(case, OnDemand(model, case), FEW, details=False)
+            by_seed = simulated_seeds(case, model, most_seeds(case))
+            expected = judge_in_sequence(case, by_seed, FEW, details=False)
         auto = judged(case, model, FEW)["auto"]
         assert (auto.outcome, auto.interval, auto.seeds) == (expected.outcome, expected.interval, expected.seeds)
 
@@ -201,25 +203,17 @@ def test_a_fixed_number_of_seeds_replaces_those_that_learned_nothing():
 # ---------------------------------------------------------------------- large tasks
 
 
-@pytest.fixture
-def smaller(monkeypatch):
-    """QQP with 4,000 rows and the same share of each class."""
+@pytest.mark.parametrize("name", ["D1-qqp-pretrained", "D3-qqp", "D1-qqp-pretrained-f1", "B4-qqp-by-task"])
+def test_representatives_agree_with_simulating_every_row(monkeypatch, name):
+    """If 1,000 rows represent a QQP of 4,000, the interval is as wide as with 4,000 simulated rows."""
     qqp = vars(worlds.TASKS["qqp"])
     monkeypatch.setitem(qqp, "dev_rows", 4000)
     monkeypatch.setitem(qqp, "dev_counts", {name: round(count / 10.1075) for name, count in qqp["dev_counts"].items()})
-
-
-def with_rows(monkeypatch, rows, case, number):
-    """Return the verdicts on a case in several worlds if so many simulated rows represent QQP's."""
-    monkeypatch.setitem(REPRESENTATIVES, "qqp", rows)
-    return [judged(case, simulated(place=place), FEW)["5"] for place in range(number)]
-
-
-@pytest.mark.parametrize("name", ["D1-qqp-pretrained", "D3-qqp", "D1-qqp-pretrained-f1", "B4-qqp-by-task"])
-@pytest.mark.usefixtures("smaller")
-def test_representatives_agree_with_simulating_every_row(monkeypatch, name):
-    """With 1,000 rows that represent 4,000 of QQP, the interval is as wide as with 4,000 simulated rows."""
-    few, every = (with_rows(monkeypatch, rows, find_case(name), 6) for rows in (1000, 4000))
+    verdicts = []
+    for rows in (1000, 4000):
+        monkeypatch.setitem(REPRESENTATIVES, "qqp", rows)
+        verdicts.append([judged(find_case(name), simulated(place=place), FEW)["5"] for place in range(6)])
+    few, every = verdicts
     assert {measurement.examples for of in (*few, *every) for measurement in of.measurements} == {4000}
     widths = [np.mean([np.ptp(verdict.interval) for verdict in of]) for of in (few, every)]
     values = [np.mean([verdict.observed for verdict in of]) for of in (few, every)]
@@ -299,12 +293,8 @@ def test_figure_2_does_not_deviate_because_the_classifier_is_new_to_the_model():
     rates = [count(cell(str(case), worlds=1)) for case in claim.cases]
     assert sum(of_task.share("deviates") for of_task in rates) == 0
     for case in claim.cases:  # readers' uncertainty about the figure is only part of the band
-        (low, high), doubt = judged_band(case), 2.5706 * case.figure.doubt
-        assert high - low > 2.2 * doubt
-
-
-def judged_band(case):
-    return judge(case, measure_case(simulated(), case, MODEL, range(1, 6)), FEW).band
+        low, high = judge(case, measure_case(simulated(), case, MODEL, range(1, 6)), FEW).band
+        assert high - low > 2.2 * 2.5706 * case.figure.doubt
 
 
 def test_every_measure_of_the_claims_is_simulated():
@@ -367,8 +357,6 @@ def test_the_command_prints_a_table_and_writes_data_that_explain_reads(capsys, t
     ("option", "name", "line"),
     [
         ("--data", "damaged.json", "assumptions: Field required: delete this file"),
-        ("--data", "damaged.json/new", "is a file: choose another location"),
-        ("--markdown", "damaged.json/new", "is a file: choose another location"),
         ("--cells", "damaged.json/new", "is a file: choose another location"),
     ],
 )

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from calls import run, told
 from patterned import pattern_set
 
 from bertsecrets.patterns.classes import CLASSES
@@ -13,6 +14,8 @@ from bertsecrets.patterns.readings import READINGS
 from instruments.__main__ import main
 from instruments.annotation.map_set import UNSEEN, MapSet, own_maps
 from instruments.classifiers.crossval import LabelledMaps
+
+CALL = ("instruments", "classify")
 
 
 def arrays(maps):
@@ -32,9 +35,8 @@ def test_the_class_of_a_map_does_not_depend_on_the_other_maps(tmp_path, capsys):
     maps = MapSet.load(own_maps(UNSEEN)).take(range(40))
     given = arrays(maps)
     np.savez_compressed(tmp_path / "maps.npz", **given | {"maps": given["maps"].astype(np.float16)})
-    assert main(["classify", str(tmp_path / "maps.npz"), "--json", str(tmp_path / "x.json")]) == 0
+    assert "40 maps" in run(capsys, *CALL, tmp_path / "maps.npz", "--json", tmp_path / "x.json")
     answers = json.loads((tmp_path / "x.json").read_text())
-    assert "40 maps" in capsys.readouterr().out
     table = LabelledMaps.of(maps).table
     for reading in READINGS:
         said = PatternClassifier.load(SHIPPED_FOLDER, reading).of_features(torch.from_numpy(table)).numpy()
@@ -89,10 +91,7 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path, capsys, harm):
     change, message = HARMS[harm]
     change(given)
     np.savez(tmp_path / "m.npz", **given)
-    assert main(["classify", str(tmp_path / "m.npz"), "--json", str(tmp_path / "x.json")]) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
+    assert message in told(capsys, *CALL, tmp_path / "m.npz", "--json", tmp_path / "x.json")
     assert not (tmp_path / "x.json").exists()
 
 
@@ -100,7 +99,4 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path, capsys, harm):
 def test_a_file_that_is_not_an_archive_is_refused_in_one_line(tmp_path, capsys, content):
     if content is not None:
         (tmp_path / "m.npz").write_bytes(content)
-    assert main(["classify", str(tmp_path / "m.npz")]) == 2
-    said = capsys.readouterr().err
-    assert "give an .npz file with maps" in said
-    assert said.count("\n") == 1
+    assert "give an .npz file with maps" in told(capsys, *CALL, tmp_path / "m.npz")

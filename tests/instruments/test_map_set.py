@@ -1,16 +1,15 @@
 """Sets of annotated maps: round trips, errors with line numbers, and the contents of the suite's own set."""
 
-from collections import Counter
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from calls import started, told
+from calls import told
 from patterned import pattern_map, pattern_set, relabelled, save_read
 
 from bertsecrets.errors import UserError
-from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.classifier import SHIPPED_FOLDER, read_report, report_of
 from bertsecrets.patterns.readings import READINGS
 from instruments.annotation.agreement import label_agreement
@@ -32,7 +31,7 @@ from instruments.classify import predicted_classes
 
 @pytest.fixture
 def saved(tmp_path) -> Path:
-    save_set(relabelled(pattern_set(), {"tiny_1": "block"}, "second_labels"), tmp_path / "set")
+    save_set(relabelled(pattern_set(), {"tiny_1": "block"}, second=True), tmp_path / "set")
     return tmp_path / "set"
 
 
@@ -48,7 +47,7 @@ def corrupt(folder: Path, line: int, column: int, text: str) -> None:
 def test_a_set_comes_back_as_it_was_saved(saved):
     made, loaded = pattern_set(), MapSet.load(saved)
     assert loaded.labels == made.labels
-    assert loaded.second_labels == (None, "block", *[None] * 8)
+    assert loaded.of_annotator(1) == (None, "block", *[None] * 8)
     for one, other in zip(loaded, made, strict=True):
         assert replace(one, values=other.values) == replace(other, values=other.values)
         np.testing.assert_array_equal(one.values, other.values)
@@ -59,13 +58,10 @@ def test_a_set_comes_back_as_it_was_saved(saved):
 
 
 def test_rows_may_be_sorted_by_hand(saved):
-    path = saved / ANNOTATIONS
-    header, *rows = path.read_text().splitlines()
-    path.write_text("\n".join([header, *reversed(rows)]) + "\n")
-    loaded = MapSet.load(saved)
-    assert [each.name for each in loaded] == [each.name for each in reversed(list(pattern_set()))]
-    for one, other in zip(loaded, reversed(list(pattern_set())), strict=True):
-        np.testing.assert_array_equal(one.values, other.values)
+    expected = fingerprint(MapSet.load(saved).take(range(9, -1, -1)))
+    header, *rows = (saved / ANNOTATIONS).read_text().splitlines()
+    (saved / ANNOTATIONS).write_text("\n".join([header, *reversed(rows)]) + "\n")
+    assert fingerprint(MapSet.load(saved)) == expected
 
 
 def test_heads_group_across_checkpoints_and_unknown_heads_stand_alone():
@@ -76,10 +72,7 @@ def test_heads_group_across_checkpoints_and_unknown_heads_stand_alone():
 
 def test_kin_share_heads():
     """The six-layer models have every other layer of the 12-layer model; the three-layer model has layers 4, 8, 12."""
-    small, judge = (
-        replace(pattern_map(5), model="minilm", layer=4),
-        replace(pattern_map(5), model="aegis-judge", layer=4),
-    )
+    small, judge = (replace(pattern_map(5), model=model, layer=4) for model in ("minilm", "aegis-judge"))
     large = replace(pattern_map(5), model="aegis-router", layer=7)
     assert small.group == judge.group == large.group == ("minilm-l12", 7, small.head)
     assert replace(large, model="paraphrase-minilm-l3", layer=2).group == replace(large, layer=8).group
@@ -88,33 +81,30 @@ def test_kin_share_heads():
 def test_agreed_maps_have_four_equal_labels_of_five():
     votes = [(), ("block",), ("block", "vertical"), ("block",) * 3, ("block", "block", "vertical")]
     votes += [(*("block",) * 4, "vertical"), (*("block",) * 3, "vertical", "diagonal")]
-    columns = [[given[k] if len(given) > k else None for given in votes] for k in range(3)]
-    maps = MapSet(tuple(pattern_map(i) for i in range(7)), *map(tuple, columns), tuple(given[3:] for given in votes))
-    assert maps.votes == votes
+    maps = MapSet(tuple(map(pattern_map, range(7))), tuple(votes))
     assert maps.agreed == [False, True, False, True, False, True, False]
 
 
 def test_most_annotators_settle_a_label_and_the_first_where_all_differ(tmp_path):
     votes = [
-        ("block", None, None, ()), (None, None, None, ()), ("block", "diagonal", "diagonal", ()),
-        ("block", "diagonal", None, ()), ("block", "diagonal", "vertical", ()), (None, "diagonal", "vertical", ()),
-        ("block", "block", "vertical", ()), ("block", "block", "vertical", ("vertical", "vertical")),
-        ("block", "diagonal", "vertical", ("vertical",)), ("block", "diagonal", "diagonal", ("block",)),
+        ("block",), (), ("block", "diagonal", "diagonal"),
+        ("block", "diagonal"), ("block", "diagonal", "vertical"), (None, "diagonal", "vertical"),
+        ("block", "block", "vertical"), ("block", "block", "vertical", "vertical", "vertical"),
+        ("block", "diagonal", "vertical", "vertical"), ("block", "diagonal", "diagonal", "block"),
     ]  # fmt: skip
-    maps = MapSet(tuple(pattern_map(i) for i in range(len(votes))), *zip(*votes, strict=True))
+    maps = MapSet(tuple(map(pattern_map, range(len(votes)))), tuple(votes))
     save_set(maps, tmp_path / "set")
     settled = MapSet.load(tmp_path / "set").settled()
     assert settled.labels == (
         "block", None, "diagonal", "block", "block", "diagonal", "block", "vertical", "vertical", "block",
     )  # fmt: skip
-    assert not any(settled.second_labels + settled.third_labels + settled.further_labels)
+    assert max(map(len, settled.given)) == 1
 
 
 @pytest.mark.parametrize(
     ("column", "text", "message"),
     [
         (9, "vertcal", "line 3: unknown label 'vertcal'; expected one of vertical"),
-        (10, "x", "line 3: unknown second label 'x'"),
         (3, "trained", "line 3: unknown state 'trained'"),
         (4, "-1", "line 3: layer '-1' is not a whole number"),
         (7, "9", "line 3: 9 tokens, but its map has 11"),
@@ -152,14 +142,6 @@ def test_a_missing_row_header_or_file_is_named(saved):
         MapSet.load(saved)
 
 
-@pytest.mark.parametrize("share", [0, 0.3, 0.6, 0.99])
-def test_damaged_maps_are_refused(saved, share):
-    data = (saved / MAPS).read_bytes()
-    (saved / MAPS).write_bytes(data[: int(share * len(data))])
-    with pytest.raises(UserError, match="maps-0001.npz is damaged"):
-        MapSet.load(saved)
-
-
 def test_saving_replaces_a_set_but_no_other_files(saved):
     save_set(pattern_set(3), saved)
     assert len(MapSet.load(saved)) == 3
@@ -176,31 +158,6 @@ def test_saving_replaces_a_set_but_no_other_files(saved):
 # ---------------------------------------------------------------------- the suite's own set
 
 
-@pytest.fixture(scope="module")
-def shipped() -> MapSet:
-    return MapSet.load(own_maps())
-
-
-def test_every_map_has_three_labels_and_more_if_these_differ(shipped):
-    for given in shipped.votes:
-        assert len(given) == 3 if len(set(given[:3])) == 1 else len(given) in (5, 7, 9)
-    assert set(shipped.settled().labels) == set(CLASSES)
-    assert sum(path.stat().st_size for path in (*shards(own_maps()), own_maps() / ANNOTATIONS)) < 20e6
-
-
-def test_rows_of_every_map_are_distributions(shipped):
-    for each in shipped:
-        assert each.values.min() >= 0
-        assert abs(each.values.astype(float).sum(axis=1) - 1).max() < 5e-3
-        assert 3 <= each.tokens <= 100
-
-
-def test_the_unseen_set_has_two_maps_of_each_head_of_an_encoder_that_no_classifier_learnt_from(shipped):
-    fresh = MapSet.load(own_maps(UNSEEN))
-    assert not {each.model for each in fresh} & {each.model for each in shipped}
-    assert sorted(Counter(fresh.groups).values()) == [2] * 72
-
-
 @pytest.mark.xfail(strict=True, reason="macro-F1 .788 against .814 between readers, and .758 against .780")
 @pytest.mark.parametrize("reading", READINGS)
 def test_classifiers_come_as_near_to_a_reader_as_another_reader_does(reading):
@@ -215,8 +172,8 @@ def test_classifiers_agree_with_readers_on_an_encoder_that_they_have_not_seen(re
     """The mean kappa with readers may be at most .05 below Cohen's kappa between two readers."""
     read = under(MapSet.load(own_maps(UNSEEN)), read_plain_words(own_maps(UNSEEN)), reading)
     predicted = predicted_classes(MapSet.load(own_maps(UNSEEN)))[reading]
-    with_each_other = label_agreement(read.labels, read.second_labels).kappa
-    with_readers = [label_agreement(labels, predicted).kappa for labels in (read.labels, read.second_labels)]
+    with_each_other = label_agreement(read.labels, read.of_annotator(1)).kappa
+    with_readers = [label_agreement(labels, predicted).kappa for labels in (read.labels, read.of_annotator(1))]
     assert np.mean(with_readers) >= with_each_other - 0.05
 
 
@@ -277,20 +234,17 @@ def test_missing_maps_are_one_line_that_says_how_to_get_them(tmp_path, monkeypat
     assert "set BERTSECRETS_MAPS to their folder" in line
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("package", "name", "command"),
+    ("module", "name", "command"),
     [
-        ("sklearn", "scikit-learn", "train-patterns --cnn-epochs 0 --data set --output out"),
+        ("sklearn.model_selection", "scikit-learn", "train-patterns --cnn-epochs 0 --data set --output out"),
         ("PIL", "pillow", "sheets set out"),
     ],
 )
-def test_features_of_an_extra_name_it_in_one_line(package, name, command, tmp_path, monkeypatch):
+def test_features_of_an_extra_name_it_in_one_line(module, name, command, tmp_path, monkeypatch, capsys):
     save_read(pattern_set(60), tmp_path / "set")
     monkeypatch.chdir(tmp_path)
-    absent = f"import sys; sys.modules[{package!r}] = None; from instruments.__main__ import main"
-    process = started(f"{absent}; sys.exit(main({command.split()!r}))")
-    _, errors = process.communicate()
-    assert process.returncode == 2, errors
-    last = errors.strip().splitlines()[-1]
-    assert f'needs {name}, which is not installed: pip install "bertsecrets[dev]"' in last
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, "instruments.annotation.pictures", raising=False)
+    line = told(capsys, "instruments", *command.split())
+    assert f'needs {name}, which is not installed: pip install "bertsecrets[dev]"' in line

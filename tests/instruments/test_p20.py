@@ -2,14 +2,15 @@
 
 import tarfile
 from pathlib import Path
+from unittest.mock import Mock
 from urllib.error import URLError
 
 import numpy as np
 import pytest
+from calls import run, told
 from patterned import values
 
 from bertsecrets.errors import UserError
-from instruments.__main__ import main
 from instruments.annotation.map_set import MapSet
 from instruments.annotation.p20 import ARCHIVE, read_p20
 
@@ -56,17 +57,6 @@ def test_folder_and_archive_give_the_same_set(source, form):
     assert len(set(maps.groups)) == len(NAMES)
 
 
-def test_the_command_writes_a_set(source, tmp_path, capsys):
-    assert main(["import-patterns", str(archive(source)), str(tmp_path / "set")]) == 0
-    assert "9 maps: 4 vertical, 1 diagonal" in capsys.readouterr().out
-    assert MapSet.load(tmp_path / "set").labels == read_p20(source).labels
-
-
-def relabel(source: Path, old: str, new: str) -> None:
-    path = source / "raw" / "labels.txt"
-    path.write_text(path.read_text().replace(old, new))
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -82,7 +72,7 @@ def relabel(source: Path, old: str, new: str) -> None:
     ids=lambda text: text[:20],
 )
 def test_invalid_labels_are_reported_with_their_line(source, old, new, message):
-    relabel(source, old, new)
+    (source / "raw" / "labels.txt").write_text(LABELS.replace(old, new))
     with pytest.raises(UserError, match=message):
         read_p20(source)
 
@@ -115,7 +105,7 @@ def test_invalid_sources_are_refused(source, tmp_path):
         read_p20(path)
 
 
-def test_an_archive_is_fetched_from_an_https_address(source, tmp_path, monkeypatch, capsys):
+def test_the_command_fetches_an_archive_and_writes_a_set(source, tmp_path, monkeypatch, capsys):
     asked = []
 
     def opened(address, timeout):
@@ -123,18 +113,15 @@ def test_an_archive_is_fetched_from_an_https_address(source, tmp_path, monkeypat
         return archive(source).open("rb")
 
     monkeypatch.setattr("instruments.annotation.p20.urlopen", opened)
-    assert main(["import-patterns", ARCHIVE, str(tmp_path / "set")]) == 0
-    assert (asked, len(MapSet.load(tmp_path / "set"))) == ([ARCHIVE], 9)
+    assert "9 maps: 4 vertical, 1 diagonal" in run(capsys, "instruments", "import-patterns", ARCHIVE, tmp_path / "set")
+    assert asked == [ARCHIVE]
+    assert MapSet.load(tmp_path / "set").labels == read_p20(source).labels
 
 
-def test_an_address_that_cannot_be_read_is_one_line(tmp_path, monkeypatch, capsys):
-    def refused(address, timeout):
-        raise URLError("no such host")
-
-    monkeypatch.setattr("instruments.annotation.p20.urlopen", refused)
-    for address, message in (
-        (ARCHIVE, "cannot be downloaded (<urlopen error no such host>)"),
-        ("http://x", "not an https"),
-    ):
-        assert main(["import-patterns", address, str(tmp_path / "set")]) == 2
-        assert message in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [(ARCHIVE, "cannot be downloaded (<urlopen error no such host>)"), ("http://x", "not an https")],
+)
+def test_an_address_that_cannot_be_read_is_one_line(address, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("instruments.annotation.p20.urlopen", Mock(side_effect=URLError("no such host")))
+    assert message in told(capsys, "instruments", "import-patterns", address, tmp_path / "set")

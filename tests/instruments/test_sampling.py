@@ -51,13 +51,6 @@ def test_heads_take_turns_across_subjects(bench, subject):
     assert len({each.example for each in drawn.maps[:15]}) == 15  # inputs are not repeated if there are enough
 
 
-def test_the_draw_can_be_limited_to_some_heads(bench, subject):
-    drawn = draw(bench, {subject: 12}, seed=1, only=[(2, 1), (2, 1), (3, 4)])
-    assert Counter((each.layer, each.head) for each in drawn) == {(2, 1): 8, (3, 4): 4}
-    with pytest.raises(UserError, match=f"no head 1 in layer {LAYERS + 1}"):
-        draw(bench, {subject: 2}, only=[(LAYERS + 1, 1)])
-
-
 def test_more_maps_than_inputs_use_inputs_in_turns(bench, subject):
     drawn = draw(bench, {subject: 60}, seed=1)
     counts = Counter(each.example for each in drawn)

@@ -30,13 +30,12 @@ def save_peaked(folder: Path, seed: int = 0, *, as_model: bool = True, factor: f
     """
     save_bert(folder, seed=seed, words=pieces(WORDS))
     generator = torch.Generator().manual_seed(seed)
-
-    def peaked(name: str, tensor: torch.Tensor) -> torch.Tensor:
-        if "LayerNorm" in name:
-            return tensor + 0.3 * torch.randn(tensor.shape, generator=generator)
-        return tensor * (factor if tensor.ndim == 2 and not name.startswith("classifier") else 1.0)
-
-    study.rewritten(folder, lambda tensors: {name: peaked(name, tensor) for name, tensor in tensors.items()})
+    with study.weights_of(folder) as weights:
+        for name, tensor in weights.items():
+            if "LayerNorm" in name:
+                tensor += 0.3 * torch.randn(tensor.shape, generator=generator)
+            elif tensor.ndim == 2 and not name.startswith("classifier"):
+                tensor *= factor
     if as_model:
         config = json.loads((folder / "config.json").read_text())
         config["architectures"] = ["BertModel"]

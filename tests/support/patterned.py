@@ -47,13 +47,14 @@ def pattern_set(count: int = 10, labelled: bool = True) -> MapSet:
     """Return maps of different sizes that cycle through the classes, labelled with their class."""
     kinds = [CLASSES[number % len(CLASSES)] for number in range(count)]
     maps = tuple(pattern_map(number, kind, tokens=10 + number % 4) for number, kind in enumerate(kinds))
-    return MapSet(maps, tuple(kinds) if labelled else ())
+    return MapSet(maps, tuple((kind,) for kind in kinds) if labelled else ())
 
 
-def relabelled(maps: MapSet, labels: Mapping[str, str | None], column: str = "labels") -> MapSet:
-    """Return the set with some labels replaced, by map name."""
-    old = zip(maps, getattr(maps, column), strict=True)
-    return replace(maps, **{column: tuple(labels.get(each.name, label) for each, label in old)})
+def relabelled(maps: MapSet, labels: Mapping[str, str], second: bool = False) -> MapSet:
+    """Return the set with some first labels replaced, or with second labels added, by map name."""
+    given = zip(maps, maps.given, strict=True)
+    own = (((*first[: int(second)], labels[each.name]) if each.name in labels else first) for each, first in given)
+    return replace(maps, given=tuple(own))
 
 
 def save_read(maps: MapSet, folder: Path, times: int = 2, unsure: int = 0) -> None:
