@@ -146,7 +146,6 @@ def test_an_unknown_claim_is_reported_with_similar_ones(wrong, like):
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        (GOOD + "  colour: red\n", 9, "unknown field 'colour': did you mean source?"),
         (GOOD + "  quantiy: score\n", 9, "unknown field 'quantiy': did you mean quantity or unit?"),
         (GOOD.replace("rte:", "rtee:"), 2, "unknown task 'rtee': did you mean rte"),
         (GOOD.replace("id: C1", "id: rte"), 2, "id: expected a letter from A to J and a number"),
