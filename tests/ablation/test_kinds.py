@@ -66,7 +66,7 @@ def test_another_draw_uses_vectors_of_other_rows():
     assert np.abs(first - second)[1:].max() > 1e-3
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["mean", "resampled"])
 def test_portion_sizes_do_not_change_results(kind):
     """The memory budget affects neither the mean nor the choice of partners."""
     engine = Engine.open(tiny("Bert"), ablation=Ablation(kind))
@@ -114,7 +114,7 @@ def test_each_kind_has_its_own_cache_key():
         measure.check_options({"draw": 2})
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["mean", "resampled"])
 def test_a_float32_sample_uses_vectors_of_all_rows(kind, monkeypatch):
     """The sample uses the mean and the partners of the whole measurement."""
     from bertsecrets.measures.base import ablation_measure

@@ -4,16 +4,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from measurements import judged, made_up, measured, needed, scored
+from measurements import SETTINGS, judged, made_up, measured, needed, scored
 from scipy import stats
 
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import SMALLEST_P_VALUE, Estimate, Spread
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantity import ANY_VALUE, REGISTERED_QUANTITIES
-from bertsecrets.settings import JudgeParams
-
-SETTINGS = JudgeParams(confidence=0.95, resamples=500, seed=7)
 
 
 @pytest.fixture
