@@ -167,6 +167,11 @@ def test_an_unknown_claim_is_reported_with_similar_ones(wrong, like):
             2,
             "on mrpc, but the claim is not about this task",
         ),
+        (
+            GOOD + "  known: [{model: m, task: rte, evidence: seen in ten runs, version: 2}]\n",
+            2,
+            "an outcome has version 2, but its claim has version 1",
+        ),
         (GOOD + "  needs_shape: [12, 12]\n  relative: C9\n", 2, "C1: relative: unknown claim 'C9'"),
         (
             GOOD.replace("measure: attention-change", "measure: special-tokens"),
