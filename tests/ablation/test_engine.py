@@ -317,7 +317,11 @@ def _own_class(model):
     model.bert.encoder.layer[0].intermediate.intermediate_act_fn = _OtherNorm()
 
 
-@pytest.mark.parametrize("alter", [_hooked_value, _hooked_encoder, _replaced_method, _own_class])
+def _other_dropout(model):
+    model.bert.encoder.layer[0].output.dropout = torch.nn.Threshold(-1e9, 0.0)  # acts on no input of the probe
+
+
+@pytest.mark.parametrize("alter", [_hooked_value, _hooked_encoder, _replaced_method, _own_class, _other_dropout])
 def test_code_of_a_users_own_runs_as_it_is(alter):
     classifier = tiny("Bert")
     alter(classifier.model)

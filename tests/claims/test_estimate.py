@@ -7,12 +7,19 @@ import numpy as np
 import pytest
 from measurements import estimand, scored
 
-from bertsecrets.claims.bootstrap import AT_ONCE, resample_counts, resampled_means
+from bertsecrets.claims.bootstrap import AT_ONCE, central_interval, resample_counts, resampled_means
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import estimate
 
 SETTINGS = measurements.SETTINGS.model_copy(update={"resamples": 4000})
 FEW = measurements.SETTINGS.model_copy(update={"resamples": 600})
+
+
+def test_intervals_are_as_wide_as_theory_says():
+    block = np.random.default_rng(0).normal(0.3, 0.1, (400, 6))
+    low, high = central_interval(resampled_means(block, np.random.default_rng(1), 4000), 0.95)
+    np.testing.assert_allclose(high - low, 2 * 1.96 * block.std(0) / 20, rtol=0.08)
+    np.testing.assert_allclose((high + low) / 2, block.mean(0), atol=5e-4)
 
 
 def test_every_resample_draws_as_many_rows_as_asked_for():
