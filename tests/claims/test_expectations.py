@@ -83,28 +83,27 @@ def test_every_equality_in_points_needs_enough_rows(rows, outcome):
 
 
 def gains(rows: int) -> list:
-    """Return the scores of two models on 20 000 examples; the first has `rows` more correct answers."""
-    target = [1] * 20_000
-    return [scored([1] * right + [0] * (20_000 - right), target) for right in (14_000 + rows, 14_000)]
+    """Return the scores of two models on 8 000 examples; the first has `rows` more correct answers."""
+    return [scored([1] * right + [0] * (8000 - right), [1] * 8000) for right in (5600 + rows, 5600)]
 
 
 def test_a_claim_can_name_its_own_smallest_effect():
-    """A gain of 0.2 +- 0.06 points is below half a point, the default for points, and above a tenth."""
+    """A gain of 0.2 +- 0.1 points is below half a point, the default for points, and above a tenth."""
     settings = {"against": "untrained", "figure": {}}
     by_unit = made_up("score-difference", kind="above", **settings)
     smaller = {"size": 0.1, "reason": "half of the published gain"}
     own = made_up("score-difference", kind="above", smallest_effect=smaller, **settings)
-    assert judged(by_unit, *gains(40)).outcome == "deviates"
-    assert judged(own, *gains(40)).outcome == "reproduced"
+    assert judged(by_unit, *gains(16)).outcome == "deviates"
+    assert judged(own, *gains(16)).outcome == "reproduced"
     assert "smallest effect of interest 0.1 points (half of the published gain)" in "".join(claim_lines([own], 0.95))
     equal = made_up("score-difference", kind="equal", smallest_effect=smaller, **settings)
     assert equal.band(0.95) == (-0.1, 0.1)
-    assert judged(equal, *gains(40)).outcome == "deviates"
+    assert judged(equal, *gains(16)).outcome == "deviates"
 
 
 def test_an_effect_that_is_said_to_exist_is_not_refuted_by_one_choice():
     settings = {"kind": "above", "against": "untrained", "figure": {}}
-    better = gains(600)
+    better = gains(240)
     worse = better[::-1]
     assert judged(made_up("score-difference", **settings), *worse).outcome == "deviates"
     verdict = judged(made_up("score-difference", existence=True, **settings), *worse)

@@ -279,13 +279,6 @@ def test_varied_answers_without_learning_agree_with_a_constant_answer():
     assert on_table_1("rte", (60, 92)).reason_code == "few-seeds"
 
 
-def test_a_seed_with_the_published_constant_answer_agrees_with_it():
-    """One seed answers like the majority class (52.7 points); the others score 40 and 46 points."""
-    mixed = on_table_1("rte", (0, 146), (55, 56), (60, 67))
-    assert (mixed.outcome, mixed.reason_code) == ("compatible", "same-constant")
-    assert mixed.reason.startswith("1 of 3 seeds give the published constant answer")
-
-
 def test_a_model_that_has_learned_something_does_not_agree_with_a_constant_answer():
     """The seeds score 55.2, 57.0 and 56.3 points; the majority class has 52.7."""
     learned = on_table_1("rte", (61, 92), (66, 92), (62, 94))
@@ -314,45 +307,52 @@ def test_a_constant_predictor_is_remarked_unless_it_is_the_reason():
     assert judged(made_up(), scores).remarks == ["this checkpoint"]
 
 
-def test_a_remark_on_the_pattern_classifier_names_none_of_the_annotated_models():
-    patterns = measured("patterns")
-    patterns = dataclasses.replace(patterns, settings={"annotated_models": ["aegis-judge", "quire-distilbert"]})
-    verdict = Verdict(made_up(), "inconclusive", "one seed", measurements=(patterns,))
-    assert verdict.remarks == ["the pattern classifier's errors were measured on other models, not on this one"]
+ON_HEADS = made_up("heads-little-changed", needs_shape=(12, 12), relative="B4-own")
+OF_GPT2 = made_up("heads-little-changed", architectures=("gpt2",))
 
 
-def test_a_claim_on_single_heads_fits_only_the_papers_shape():
-    grid = made_up("heads-little-changed", needs_shape=(12, 12), relative="B4-own")
-    fits, small = (measured("attention-change", {"cosine": np.ones(shape)}) for shape in ((12, 12), (6, 12)))
-    assert applicability(grid, ModelFacts.of_measurement(fits)) == Eligible()
-    problem = "needs 12 layers x 12 heads; the model has 6 x 12; B4-own is the same claim for any shape"
-    assert applicability(grid, ModelFacts.of_measurement(small)).reason == problem
-    assert applicability(made_up(), ModelFacts.of_measurement(small)) == Eligible()
-    verdict = judged(grid, small)
+def cosines(*shape, architecture=None):
+    found = measured("attention-change", {"cosine": np.ones(shape)})
+    return replace(found, provenance=Provenance(architecture=architecture))
+
+
+def without_layers(count):
+    return measured("layer-ablation", {"score": np.full(count, 0.5)})
+
+
+@pytest.mark.parametrize(
+    ("case", "measurement", "reason"),
+    [
+        (ON_HEADS, cosines(12, 12), ""),
+        (
+            ON_HEADS,
+            cosines(6, 12),
+            "needs 12 layers x 12 heads; the model has 6 x 12; B4-own is the same claim for any shape",
+        ),
+        (made_up(), cosines(6, 12), ""),
+        (of_id("G10-rte"), without_layers(12), ""),
+        (of_id("G10-rte"), without_layers(6), "needs 12 layers x 12 heads; the model has 6 layers"),
+        (
+            of_id("G7-rte"),
+            measured(values={"score": np.ones(3)}),
+            "needs 12 layers x 12 heads; the model's are unknown",
+        ),
+        (OF_GPT2, cosines(2, 2, architecture="gpt2"), ""),
+        (OF_GPT2, cosines(2, 2, architecture="bert"), "is about gpt2; the model is bert"),
+        (OF_GPT2, cosines(2, 2), "is about gpt2; the model is unknown"),
+        (made_up("heads-little-changed"), cosines(2, 2, architecture="gpt2"), ""),
+    ],
+)
+def test_a_claim_fits_only_the_shape_and_the_architecture_that_it_is_about(case, measurement, reason):
+    answer = applicability(case, ModelFacts.of_measurement(measurement))
+    assert getattr(answer, "reason", "") == reason
+    assert (answer == Eligible()) == (not reason)
+    assert about_other_architecture(answer) == reason.startswith("is about")
+
+
+def test_a_claim_about_another_shape_has_no_value():
+    verdict = judged(ON_HEADS, cosines(6, 12))
     assert (verdict.outcome, verdict.observed, verdict.band) == ("not applicable", None, None)
-
-
-def test_figure_9_is_of_twelve_layers_only():
-    answers = {"predicted": np.ones((6, 50)), "baseline_predicted": np.ones(50), "target": np.ones(50)}
-    small = measured("layer-ablation", {"baseline": 0.5, "score": np.full(6, 0.5)}, answers)
-    verdict = judged(of_id("G10-rte"), small)
-    assert (verdict.outcome, verdict.reason) == ("not applicable", "needs 12 layers x 12 heads; the model has 6 layers")
-    twelve = replace(small, values={"score": np.full(12, 0.5)})
-    assert applicability(of_id("G10-rte"), ModelFacts.of_measurement(twelve)) == Eligible()
-    unknown = ModelFacts.of_measurement(measured("head-ablation", {"score": np.full(3, 0.5)}))
-    assert applicability(of_id("G7-rte"), unknown).reason == "needs 12 layers x 12 heads; the model's are unknown"
-
-
-def test_a_claim_about_an_architecture_is_judged_of_no_other():
-    of_gpt2 = made_up("heads-little-changed", architectures=("gpt2",))
-    seen = measured("attention-change", {"cosine": np.ones((2, 2))})
-    bert, gpt2 = (replace(seen, provenance=replace(seen.provenance, architecture=name)) for name in ("bert", "gpt2"))
-    answers = [applicability(of_gpt2, ModelFacts.of_measurement(measurement)) for measurement in (bert, seen, gpt2)]
-    assert [answer.reason for answer in answers[:2]] == [
-        "is about gpt2; the model is bert", "is about gpt2; the model is unknown"
-    ]  # fmt: skip
-    assert [about_other_architecture(answer) for answer in answers] == [True, True, False]
-    assert applicability(made_up("heads-little-changed"), ModelFacts.of_measurement(gpt2)) == Eligible()
 
 
 # ---------------------------------------------------------------------- quantities
@@ -437,22 +437,14 @@ def test_a_claim_requires_its_measurements_for_each_seed():
 
     claim = made_up("sep-growth", against="untrained", options={})
     claim = Case(claim.claim.model_copy(update={"measure": "special-tokens", "options": {"x": 1}}), "rte")
-    by_seed = measure_case(Bench(), claim, "m", [1, 2])
-    asked = [
-        {
-            name: (m.measure, m.subject.initialisation, m.subject.seed, m.options)
-            for name, (m,) in ((name, of if isinstance(of, tuple) else (of,)) for name, of in needed.items())
-        }
-        for needed in by_seed
-    ]
-    assert asked == [
-        {
-            "after": ("special-tokens", "pretrained", s, {"x": 1}),
-            "before": ("special-tokens", "untrained", s, {"x": 1}),
-            STATE: ("scores", "pretrained", s, {}),
-        }
-        for s in (1, 2)
-    ]
+    for seed, of_seed in enumerate(measure_case(Bench(), claim, "m", [1, 2]), start=1):
+        found = (of_seed.pop("after"), of_seed.pop("before"), *of_seed.pop(STATE))
+        assert [(each.measure, str(each.subject), each.options) for each in found] == [
+            ("special-tokens", f"m-rte-pretrained-s{seed}", {"x": 1}),
+            ("special-tokens", f"m-rte-untrained-s{seed}", {"x": 1}),
+            ("scores", f"m-rte-pretrained-s{seed}", {}),
+        ]
+        assert of_seed == {}
 
 
 def test_whether_a_claim_applies_is_known_before_measuring():

@@ -59,44 +59,28 @@ def over(name, p_against, p_for, tasks=TASKS):
     return over_tasks(verdicts, 0.95)
 
 
-def test_a_claim_about_all_tasks_holds_only_if_it_holds_on_each():
-    (verdict,) = over(("E1", ""), [1] * 7, [0.001] * 6 + [0.04])
-    assert (verdict.verdict, verdict.holds_on_at_least, verdict.fails_on_at_least, verdict.speaks_of) == (
-        "reproduced",
-        7,
-        0,
-        "every task",
-    )
-    assert (verdict.p_for, verdict.p_against) == (pytest.approx(0.04), 1)
-    (verdict,) = over(("E1", ""), [1] * 7, [0.001] * 6 + [0.06])
-    assert (verdict.verdict, verdict.holds_on_at_least) == ("inconclusive", 6)
+EVERY, MOST = ("E1", ""), ("A4", "-half")
 
 
-def test_one_task_that_fails_refutes_it_if_it_is_sure_enough_for_so_many():
-    (verdict,) = over(("E1", ""), [0.03, *[1] * 6], [1, *[0.001] * 6])
-    assert (verdict.verdict, verdict.holds_on_at_least, verdict.fails_on_at_least) == ("inconclusive", 6, 0)
-    (verdict,) = over(("E1", ""), [0.007, *[1] * 6], [1, *[0.001] * 6])
-    assert (verdict.verdict, verdict.holds_on_at_least, verdict.fails_on_at_least, verdict.p_against) == (
-        "deviates",
-        6,
-        1,
-        pytest.approx(0.049),
-    )
-
-
-def test_tasks_that_were_not_judged_leave_it_open():
-    (verdict,) = over(("E1", ""), [1] * 4, [0.001] * 4)
-    assert (verdict.verdict, verdict.tasks, verdict.judged, verdict.holds_on_at_least) == ("inconclusive", 7, 4, 4)
-    assert verdict.p_for == 1
-
-
-def test_most_tasks_are_more_than_half_of_all():
-    (verdict,) = over(("A4", "-half"), [1] * 7, [0.001] * 4 + [1] * 3)
-    assert (verdict.verdict, verdict.holds_on_at_least, verdict.speaks_of) == ("reproduced", 4, "most tasks")
-    (verdict,) = over(("A4", "-half"), [0.001] * 3 + [1] * 4, [1] * 3 + [0.001] * 3 + [0.2])
-    assert (verdict.verdict, verdict.holds_on_at_least, verdict.fails_on_at_least) == ("inconclusive", 3, 3)
-    (verdict,) = over(("A4", "-half"), [0.001] * 4, [1] * 4)
-    assert (verdict.verdict, verdict.fails_on_at_least) == ("deviates", 4)
+@pytest.mark.parametrize(
+    ("name", "against", "favour", "verdict", "holds", "fails", "p_for", "p_against"),
+    [
+        (EVERY, [1] * 7, [0.001] * 6 + [0.04], "reproduced", 7, 0, 0.04, 1),
+        (EVERY, [1] * 7, [0.001] * 6 + [0.06], "inconclusive", 6, 0, 0.06, 1),
+        (EVERY, [0.03, *[1] * 6], [1, *[0.001] * 6], "inconclusive", 6, 0, 1, 0.21),
+        (EVERY, [0.007, *[1] * 6], [1, *[0.001] * 6], "deviates", 6, 1, 1, 0.049),
+        (EVERY, [1] * 4, [0.001] * 4, "inconclusive", 4, 0, 1, 1),  # three tasks were not judged
+        (MOST, [1] * 7, [0.001] * 4 + [1] * 3, "reproduced", 4, 0, 0.004, 1),
+        (MOST, [0.001] * 3 + [1] * 4, [1] * 3 + [0.001] * 3 + [0.2], "inconclusive", 3, 3, 0.8, 1),
+        (MOST, [0.001] * 4, [1] * 4, "deviates", 0, 4, 1, 0.001),
+    ],
+)
+def test_claims_over_tasks_by_hand(name, against, favour, verdict, holds, fails, p_for, p_against):
+    (found,) = over(name, against, favour)
+    assert (found.verdict, found.holds_on_at_least, found.fails_on_at_least) == (verdict, holds, fails)
+    assert (found.p_for, found.p_against) == pytest.approx((p_for, p_against))
+    assert (found.tasks, found.judged) == (7, len(against))
+    assert found.speaks_of == ("every task" if name == EVERY else "most tasks")
 
 
 def test_the_exception_is_judged_too():

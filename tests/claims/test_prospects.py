@@ -8,21 +8,13 @@ from bertsecrets.claims.loading import find_case, find_cases
 from bertsecrets.claims.prospects import Prospect, Prospects, advice
 from bertsecrets.formats import PASSES
 
-LINE = "if the model is as published, about 1,300 examples would be needed to decide the claim; RTE has 277"
 
-
-def prospect(decided, *, truth=0.7, interval=(-0.7, 2.1), contradicted=False):
+def prospect(decided, *, truth=0.7, interval=(-0.7, 2.1), **more):
     """Return a prospect with this proportion of decided runs and this interval due to RTE's 277 examples alone."""
-    outcomes = {name: {"reproduced": decided, "inconclusive": 1 - decided} for name in ("auto", "3", "5")}
-    return Prospect(
-        worlds=10,
-        truth=truth,
-        contradicted=contradicted,
-        outcomes=outcomes,
-        seeds=5.0,
-        examples=277,
-        examples_interval=interval,
-    )
+    rates = {"reproduced": decided, "inconclusive": 1 - decided}
+    outcomes = dict.fromkeys(("auto", "3", "5"), rates)
+    facts = {"worlds": 10, "seeds": 5.0, "examples": 277, "contradicted": False, **more}
+    return Prospect(truth=truth, outcomes=outcomes, examples_interval=interval, **facts)
 
 
 @pytest.fixture(autouse=True)
@@ -40,36 +32,34 @@ def of_case(name, recorded):
     return recorded.model_copy(update={"definition": find_case(name).definition})
 
 
-def needs(examples):
-    return f"if the model is as published, about {examples} examples would be needed to decide the claim; RTE has 277"
+NEEDS = "if the model is as published, {} would be needed to decide the claim; {}"
+AGAINST = {"truth": -0.7, "interval": (-2.1, 0.7), "contradicted": True}
+
+
+def examples(count):
+    return NEEDS.format(f"about {count} examples", "RTE has 277")
+
+
+def more_seeds(task):
+    return NEEDS.format("more than 5 seeds", f"{task} has enough examples")
 
 
 @pytest.mark.parametrize(
     ("case", "of", "line"),
     [
-        ("G1-rte", prospect(0.49), LINE),  # from .7 to the smallest effect, .05, is .65, and 277 (1.4 / .65)^2 = 1 285
-        ("G1-rte", prospect(0.5), ""),
         (
             "G1-rte",
-            prospect(0.1, interval=(0.1, 1.3)),
-            "if the model is as published, more than 5 seeds would be needed to decide the claim; "
-            "RTE has enough examples",
-        ),
-        ("G1-rte", prospect(0.1, interval=(-1.4, 0.0)), needs("2,900")),
+            prospect(0.49),
+            examples("1,300"),
+        ),  # from .7 to the smallest effect, .05, is .65, and 277 (1.4 / .65)^2 = 1 285
+        ("G1-rte", prospect(0.5), ""),
+        ("G1-rte", prospect(0.1, interval=(0.1, 1.3)), more_seeds("RTE")),
+        ("G1-rte", prospect(0.1, interval=(-1.4, 0.0)), examples("2,900")),
         ("G1-rte", prospect(0.1, truth=0.05), ""),  # no number of examples decides it
-        ("G1-rte", prospect(0.1, truth=-0.7, interval=(-2.1, 0.7), contradicted=True), ""),  # it cannot deviate
-        (
-            "G4-rte",
-            prospect(0.1, truth=-0.7, interval=(-2.1, 0.7), contradicted=True),
-            needs("380"),
-        ),  # but this one can
-        ("B4-rte-by-task", prospect(0.1, truth=0.0, interval=(-1.0, 1.0)), needs("1,100")),  # the limit is -.5
-        (
-            "G1-mnli",
-            prospect(0.1),
-            "if the model is as published, more than 5 seeds would be needed to decide the claim; "
-            "MNLI-m has enough examples",
-        ),
+        ("G1-rte", prospect(0.1, **AGAINST), ""),  # it cannot deviate
+        ("G4-rte", prospect(0.1, **AGAINST), examples("380")),  # but this one can
+        ("B4-rte-by-task", prospect(0.1, truth=0.0, interval=(-1.0, 1.0)), examples("1,100")),  # the limit is -.5
+        ("G1-mnli", prospect(0.1), more_seeds("MNLI-m")),
     ],
 )
 def test_advice_names_the_examples_or_the_seeds_that_would_decide_it(simulated, case, of, line):
@@ -92,11 +82,11 @@ def test_explain_quotes_it(capsys):
     out = run(capsys, "explain", "G1-rte")
     assert "the claim is reproduced in 10 % [2, 40] of 10 simulated runs (auto, 5.0 seeds on average, 277 rows; " in out
     assert "as-published.json)" in out
-    assert LINE in out
+    assert examples("1,300") in out
 
 
 def test_both_kinds_of_pass_count_with_wilsons_interval():
-    of = prospect(0.25).model_copy(update={"worlds": 40})
+    of = prospect(0.25, worlds=40)
     of.outcomes["auto"] = {"compatible": 0.15, "reproduced": 0.1, "inconclusive": 0.75}
     assert of.share(*PASSES) == pytest.approx(0.25)
     assert of.interval(PASSES) == pytest.approx((0.1419, 0.4019), abs=1e-4)  # statsmodels' proportion_confint

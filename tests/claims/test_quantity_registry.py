@@ -1,13 +1,12 @@
 """Registration of quantities: invalid arguments and needs, missing values, and additional tasks."""
 
 import pytest
-from measurements import estimand, measured
+from measurements import estimand, made_up, measured
 from pydantic import ValidationError
 
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.quantity import REGISTERED_QUANTITIES, Need, Quantity, quantity
-from bertsecrets.claims.schema import Claim
 from bertsecrets.errors import UserError
 from bertsecrets.measures.registry import measure_names
 from bertsecrets.types import Measurement
@@ -33,28 +32,23 @@ def test_a_quantity_is_handed_its_measurements_by_name(own):
     assert estimand("test-mean", measured(samples={"predicted": [1, 3]}), add=1.0, times=10.0).value == 21
 
 
-def claim(**arguments) -> Claim:
-    return Claim(
-        id="D9", source="t", statement="s", measure="scores", quantity="test-mean", arguments=arguments,
-        expect={"kind": "above"}, tasks={"rte": {}},
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [({}, "add"), ({"add": 1, "colour": 2}, "colour"), ({"add": 1, "scores": 2}, "scores")],
 )
 def test_arguments_that_the_function_does_not_take_are_refused_at_load(own, arguments, wrong):
+    case = made_up("test-mean", kind="above", arguments={"add": 1})
+    assert case.claim.arguments == {"add": 1}
     with pytest.raises(ValueError, match=f"arguments of quantity test-mean: .*{wrong}"):
-        claim(**arguments)
-    assert claim(add=1).arguments == {"add": 1}
+        made_up("test-mean", kind="above", arguments=arguments)
 
 
 @pytest.mark.parametrize("name", [name for name, of in QUANTITIES.items() if of.arguments.model_fields])
 def test_a_claims_arguments_are_checked_before_anything_is_measured(name):
     taken = QUANTITIES[name].arguments
+    numbers = () if name == "cased-loss" else (0, 0.25)  # only its argument may be any number
     for argument in taken.model_fields:
-        for nonsense in ("nope", [], ["nope"], ["block", "block"], {}, float("nan")):
+        for nonsense in (*numbers, "nope", "no", [], ["nope"], ["block", "block"], {}, float("nan")):
             with pytest.raises(ValidationError, match=rf"(?m)^{argument}\b"):
                 taken.model_validate({argument: nonsense})
 

@@ -95,9 +95,13 @@ def verdicts():
         yield judged(made_up("score-difference", **{**zero, "kind": "equal"}), half[0], other)
 
 
-def seen():
+@pytest.fixture(scope="module")
+def shown():
+    return list(verdicts())
+
+
+def seen(shown):
     """Return all that depends on verdicts except the texts of their reasons."""
-    shown = list(verdicts())
     notes = [verdict_table([verdict]) for verdict in shown if verdict.outcome == "inconclusive"]
     data = [verdict.as_json() for verdict in shown]
     for each in data:
@@ -105,31 +109,30 @@ def seen():
     return json.dumps([data, notes, count_line(shown), task_grid(shown), run_of(*shown).exit_code()])
 
 
-def test_rewording_every_reason_changes_nothing_else(monkeypatch):
-    before, texts = seen(), [verdict.reason for verdict in verdicts()]
+def test_rewording_every_reason_changes_nothing_else(shown, monkeypatch):
     for grounds in Grounds:
         monkeypatch.setattr(grounds, "text", f"it is as it is ({grounds.code})")
-    assert seen() == before
-    assert all(verdict.reason != text for verdict, text in zip(verdicts(), texts, strict=True))
+    reworded = list(verdicts())
+    assert seen(reworded) == seen(shown)
+    assert all(new.reason != old.reason for new, old in zip(reworded, shown, strict=True))
 
 
-def test_codes_are_unique_and_nearly_all_are_reworded_above():
+def test_codes_are_unique_and_nearly_all_are_reworded_above(shown):
     rest = {"refuted", "not-computable", "other-architecture", "other-weights", "other-shape"}
     rest |= {"not-applicable", "not-given"}
-    assert {verdict.reason_code for verdict in verdicts()} == {grounds.code for grounds in Grounds} - rest
+    assert {verdict.reason_code for verdict in shown} == {grounds.code for grounds in Grounds} - rest
     assert len({grounds.code for grounds in Grounds}) == len(list(Grounds))
 
 
-def test_only_deviations_say_how_the_claim_deviates():
-    shown = list(verdicts())
+def test_only_deviations_say_how_the_claim_deviates(shown):
     assert {verdict.deviation for verdict in shown} == {None, "opposite", "too small", "differs"}
     for verdict in shown:
         assert (verdict.deviation is not None) == (verdict.outcome == "deviates"), verdict.reason
         assert verdict.data.deviation == verdict.deviation
 
 
-def test_p_values_are_at_most_the_error_rate_if_and_only_if_the_claim_is_decided():
-    rate, shown = 1 - SETTINGS.confidence, list(verdicts())
+def test_p_values_are_at_most_the_error_rate_if_and_only_if_the_claim_is_decided(shown):
+    rate = 1 - SETTINGS.confidence
     for outcome, p_values in (("deviates", "p_against"), ("reproduced", "p_for")):
         tested = [verdict for verdict in shown if getattr(verdict, p_values) is not None]
         assert {verdict.reason_code for verdict in tested} >= {"at-limit", "includes-limit", "beyond-limit"}
@@ -139,8 +142,8 @@ def test_p_values_are_at_most_the_error_rate_if_and_only_if_the_claim_is_decided
         assert (verdict.p_against, verdict.p_for, verdict.open, verdict.power) == (1.0, 1.0, False, "")
 
 
-def test_tables_give_a_short_reason_unless_the_claim_is_reproduced():
-    for verdict in verdicts():
+def test_tables_give_a_short_reason_unless_the_claim_is_reproduced(shown):
+    for verdict in shown:
         assert bool(verdict.brief) == (verdict.outcome != "reproduced"), verdict.reason
         assert len(verdict.brief.split()) <= 5, verdict.brief
         assert outcome_phrase(verdict) in verdict_table([verdict], Screen(200))

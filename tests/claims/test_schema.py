@@ -100,15 +100,10 @@ def test_table_1_is_copied_right():
         ("D4-STS-B", ["D4-stsb"]),
         ("B4-SST-2-own-by-task", ["B4-sst2-own-by-task"]),
         ("C1-qqp", ["C1-qqp-not"]),
-        ("D3-all", None),
     ],
 )
 def test_claims_are_found_by_any_name_that_tables_print(name, found):
-    if found is None:
-        with pytest.raises(UserError, match=f"unknown claim '{name}': did you mean "):
-            find_cases(name)
-    else:
-        assert [str(case) for case in find_cases(name)] == found
+    assert [str(case) for case in find_cases(name)] == found
 
 
 def test_an_id_stands_for_all_variants_on_all_tasks_or_on_one():
@@ -134,7 +129,9 @@ def test_every_name_that_is_printed_is_understood():
             assert find_cases(str(case)) == [case]
 
 
-@pytest.mark.parametrize(("wrong", "like"), [("C11", "C1"), ("D1-rte-pretraind", "D1-rte-pretrained")])
+@pytest.mark.parametrize(
+    ("wrong", "like"), [("C11", "C1"), ("D1-rte-pretraind", "D1-rte-pretrained"), ("D3-all", r"D\d")]
+)
 def test_an_unknown_claim_is_reported_with_similar_ones(wrong, like):
     with pytest.raises(UserError, match=rf"unknown claim '{wrong}': (did you mean|known:) {like}\b") as error:
         find_cases(wrong)
@@ -146,7 +143,6 @@ def test_an_unknown_claim_is_reported_with_similar_ones(wrong, like):
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        (GOOD + "  colour: red\n", 9, "unknown field 'colour': did you mean source?"),
         (GOOD + "  quantiy: score\n", 9, "unknown field 'quantiy': did you mean quantity or unit?"),
         (GOOD.replace("rte:", "rtee:"), 2, "unknown task 'rtee': did you mean rte"),
         (GOOD.replace("id: C1", "id: rte"), 2, "id: expected a letter from A to J and a number"),
@@ -171,6 +167,11 @@ def test_an_unknown_claim_is_reported_with_similar_ones(wrong, like):
             2,
             "on mrpc, but the claim is not about this task",
         ),
+        (
+            GOOD + "  known: [{model: m, task: rte, evidence: seen in ten runs, version: 2}]\n",
+            2,
+            "an outcome has version 2, but its claim has version 1",
+        ),
         (GOOD + "  needs_shape: [12, 12]\n  relative: C9\n", 2, "C1: relative: unknown claim 'C9'"),
         (
             GOOD.replace("measure: attention-change", "measure: special-tokens"),
@@ -185,22 +186,12 @@ def test_an_unknown_claim_is_reported_with_similar_ones(wrong, like):
         (GOOD.replace("source: K19", "source: ; K19"), 3, "source: expected a source, such as K19 section 4.3"),
         (GOOD.replace("source: K19", "source: ' '"), 3, "source: expected a source, such as K19 section 4.3"),
         (GOOD.replace("statement: s", "statement: ''"), 4, "statement: expected a sentence"),
-        *(
-            (
-                GOOD.replace("attention-change", measure)
-                .replace("last-two-layers", quantity)
-                .replace("expect", f"against: random\n  arguments: {{{argument}}}\n  expect"),
-                2,
-                f"arguments of quantity {quantity}: {argument.partition(':')[0]}: Input should be",
-            )
-            for measure, quantity, argument in (
-                ("special-tokens", "depth-gap", "kind: sepp"),
-                ("patterns", "heads-of-rarest-class", "reading: nope"),
-                ("frame-heads", "ranked-frame-weight", "rank: 0"),
-                ("weight-pruning", "pruned-score", "share: 0.25"),
-                ("scores", "score-difference", "above_majority: 3"),
-                ("scores", "score-difference", "with_f1: 'no'"),
-            )
+        (
+            GOOD.replace("attention-change", "weight-pruning")
+            .replace("last-two-layers", "pruned-score")
+            .replace("expect", "arguments: {share: 0.25}\n  expect"),
+            2,
+            "arguments of quantity pruned-score: share: Input should be",
         ),
         (GOOD.replace("source: K19", "source: 'K19"), None, "not valid YAML"),
         ("id: C1\n", 1, "expected a list of claims"),
@@ -215,13 +206,6 @@ def test_a_mistake_is_named_with_file_and_line(tmp_path, text, line, message):
     assert "\n" not in complaint
     if line is not None:
         assert f", line {line}: " in complaint
-
-
-def test_broken_encoding_is_named(tmp_path):
-    (tmp_path / "C.yaml").write_bytes(b"- id: \xff\n")
-    with pytest.raises(UserError, match=r"C\.yaml") as error:
-        load_claims(tmp_path)
-    assert "\n" not in str(error.value)
 
 
 def test_an_empty_folder_is_named(tmp_path):
@@ -265,7 +249,6 @@ def test_a_file_adds_claims_and_outcomes_on_record(tmp_path, monkeypatch):
         ("variant: random|variant: rndom", "line 9 adds outcomes to the unknown claim D1-rndom: "),
         ("task: rte, evidence|task: sts, evidence", "line 9: `known` has an outcome on sts"),
         ("known: [|statement: Other.\n  known: [", "line 9: claim D1-random is defined twice"),
-        ("id: C50|id: C1", "line 2: claim C1 is defined twice"),
         ("{rte: {}}|{rte: {band: [0, 1]}}", "line 2: `band` is computed and must not be given: remove it"),
     ],
 )

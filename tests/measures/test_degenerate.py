@@ -23,6 +23,7 @@ from bertsecrets.models.consistency import check_logits
 from bertsecrets.models.encoding import predict
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.texts.tasks import task
+from bertsecrets.types import Subject
 
 NAN = np.nan
 LAYERS, HEADS = 6, 4
@@ -42,16 +43,12 @@ def without_mask(model):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_logits_of_a_sound_model_do_not_depend_on_the_batch(name):
+def test_scores_refuse_only_a_model_that_ignores_its_mask(name):
     model, encoded = family(name), some_inputs(40)
     check_logits(model, encoded)
-
-
-@pytest.mark.parametrize("name", sorted(set(CONFIGS) - {"gpt2"}))  # GPT-2 is causal: no token attends to later padding
-def test_scores_refuse_a_model_that_ignores_its_mask(name):
-    model, encoded = without_mask(family(name)), some_inputs(40)
-    with pytest.raises(MisreadError, match="if its example is scored alone .* does not mask padding"):
-        check_logits(model, encoded)
+    if name != "gpt2":  # it is causal: no token attends to later padding
+        with pytest.raises(MisreadError, match="if its example is scored alone .* does not mask padding"):
+            check_logits(without_mask(model), encoded)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e3])
@@ -73,8 +70,7 @@ def test_nothing_is_stored_of_a_model_that_ignores_its_mask(tiny_bert, tiny_glue
     peaked = save_bert(tmp_path / "peaked", initializer_range=0.3)
     with pytest.raises(MisreadError, match="the model does not mask padding"):
         session.measure("scores", "rte", checkpoint=peaked)
-    measurements_folder = tmp_path / "runs" / "measurements"
-    assert not [path for path in measurements_folder.iterdir() if path.is_dir()]
+    assert list((tmp_path / "runs" / "measurements").glob("*/")) == []
 
 
 # ---------------------------------------------------------------------- non-finite answers
@@ -164,13 +160,7 @@ def cosines(value=0.9, examples=40):
     return value + 1e-3 * rng.normal(size=(examples, LAYERS, HEADS))
 
 
-@pytest.mark.parametrize(
-    ("measure", "name"),
-    [
-        ("attention-change", "cosine"), ("special-tokens", "cls"), ("features", "noun"), ("relations", "noun_pronoun"),
-        ("frame-heads", "max_weight"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("measure", "name"), [("attention-change", "cosine"), ("features", "noun")])
 def test_a_head_without_numbers_is_named(measure, name):
     whole = cosines()
     assert problem(gridded(measure, **{name: whole})) is None
@@ -213,7 +203,7 @@ def test_maps_that_could_not_be_classified_are_degenerate():
 # ---------------------------------------------------------------------- ablations
 
 
-@pytest.mark.parametrize("measure", ["head-ablation", "layer-ablation"])
+@pytest.mark.parametrize("measure", ["head-ablation", "layer-ablation", "weight-pruning", "head-pruning"])
 def test_a_grid_of_a_constant_model_is_degenerate(measure):
     def grid(baseline, task_name, **more):
         predicted = np.stack([baseline, baseline])
@@ -244,8 +234,7 @@ def test_a_diverged_checkpoint_is_a_one_line_error(tiny_bert, tiny_glue, tmp_pat
     with pytest.raises(UserError, match=r"is not finite|a logit is (nan|-?inf)") as error:
         session.measure(measure, task="rte", checkpoint=folder)
     assert "\n" not in str(error.value)
-    measurements_folder = tmp_path / "runs" / "measurements"
-    assert not measurements_folder.exists() or not [path for path in measurements_folder.iterdir() if path.is_dir()]
+    assert list((tmp_path / "runs" / "measurements").glob("*/")) == []
 
 
 # ---------------------------------------------------------------------- remarks
@@ -253,10 +242,7 @@ def test_a_diverged_checkpoint_is_a_one_line_error(tiny_bert, tiny_glue, tmp_pat
 
 @pytest.mark.parametrize(("model", "checked"), [("minilm", True), ("mpnet", True), ("other", False)])
 def test_models_with_annotated_maps_are_recognised_by_every_name(model, checked):
-    measurement = measured("patterns")
-    measurement = replace(
-        measurement,
-        subject=replace(measurement.subject, model=model),
-        settings={"annotated_models": ["all-mpnet-base-v2", "minilm"]},
-    )
-    assert (get_measure("patterns").remarks(measurement) == []) == checked
+    measurement = measured("patterns", settings={"annotated_models": ["all-mpnet-base-v2", "minilm"]})
+    remarks = get_measure("patterns").remarks(replace(measurement, subject=Subject(model, "rte")))
+    said = ["the pattern classifier's errors were measured on other models, not on this one"]
+    assert remarks == ([] if checked else said)

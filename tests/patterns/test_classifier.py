@@ -1,6 +1,8 @@
 """Pattern classifiers: predictions by hand, damaged files, and the recorded quality on held-out heads (claim A1)."""
 
 import copy
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,28 +52,17 @@ def test_a_map_that_readers_classify_differently_counts_as_the_mean_of_their_lab
     np.testing.assert_allclose(held_out_errors(of_rows([row]), "special"), [both - 0.2])
 
 
-@pytest.mark.parametrize("harm", ["flip", "cut", "gone", "no report", "other report", "json"])
-def test_damaged_weights_are_refused_in_one_line(tmp_path, harm):
-    folder = tmp_path / "weights"
-    folder.mkdir()
+def test_damaged_weights_are_refused(tmp_path):
+    folder = Path(shutil.copytree(SHIPPED_FOLDER, tmp_path / "weights"))
     weights = weights_path(folder, "special")
-    for name in (weights.name, REPORT_FILE):
-        (folder / name).write_bytes((SHIPPED_FOLDER / name).read_bytes())
     data = bytearray(weights.read_bytes())
-    if harm == "flip":
-        data[-5] ^= 1
-        weights.write_bytes(data)
-    elif harm == "cut":
-        weights.write_bytes(data[: len(data) // 2])
-    elif harm == "gone":
-        weights.unlink()
-    elif harm == "no report":
-        (folder / REPORT_FILE).unlink()
-    else:
-        (folder / REPORT_FILE).write_text("{}" if harm == "other report" else "{", encoding="utf-8")
-    with pytest.raises(UserError) as error:
+    data[-5] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(UserError, match="does not match the report.json next to it"):
         PatternClassifier.load(folder, "special")
-    assert "\n" not in str(error.value)
+    (folder / REPORT_FILE).write_text("{}", encoding="utf-8")
+    with pytest.raises(UserError, match="is not a training report"):
+        PatternClassifier.load(folder, "special")
 
 
 def test_weights_of_other_features_are_refused(monkeypatch):

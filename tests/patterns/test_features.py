@@ -280,9 +280,9 @@ def test_padding_and_company_change_no_feature(sizes, wider):
     assert torch.isfinite(alone).all()
 
 
-@pytest.mark.parametrize("cells", [1, 500, 4000])
+@pytest.mark.parametrize("cells", [1, 500])
 def test_how_many_maps_are_read_together_changes_no_feature(monkeypatch, cells):
-    """Maps are processed one at a time, a few, or most at once; each batch is cropped to its longest map."""
+    """Maps are processed one or a few at a time; each batch is cropped to its longest map."""
     sizes = [22, 3, 9, 1, 15, 9, 2, 30, 12]
     stack = stack_maps([random_map(tokens, tokens) for tokens in sizes], [1 + tokens // 2 for tokens in sizes])
     whole = features(stack)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from measurements import estimand, read
-from patterned import simulated_shares
 from tiny import HEADS, LAYERS, family, opened, plain_maps, some_inputs
 
 from bertsecrets.claims.estimate import estimate
@@ -33,14 +32,6 @@ def test_the_correction_adds_the_mean_error():
 def test_the_nearest_point_of_the_simplex_by_hand():
     np.testing.assert_allclose(on_simplex(np.array([0.9, 0.5, -0.3])), [0.7, 0.3, 0])
     np.testing.assert_allclose(on_simplex(np.array([[0.2, 0.8], [2.0, 0.0]])), [[0.2, 0.8], [1, 0]])
-
-
-def test_the_correction_removes_errors_common_to_all_heads():
-    rng = np.random.default_rng(5)
-    true, expected = simulated_shares(2000, rng)
-    shares = corrected(expected[:1000].mean(0), (true - expected)[1000:].mean(0))
-    truth = true[:1000].mean(0)
-    assert np.abs(shares - truth).sum() < np.abs(expected[:1000].mean(0) - truth).sum() / 2
 
 
 def test_raw_shares_and_majorities_by_hand():
@@ -92,10 +83,9 @@ def test_a_pass_classifies_every_map_as_if_it_were_alone():
     assert not [name for name in values if "_low_" in name or "_high_" in name]  # intervals are computed by claims
 
 
-def measurement(predicted: np.ndarray, task: str = "rte") -> Measurement:
-    """Return a measurement by a classifier that is always certain and never wrong."""
-    expected = raw_shares(predicted)
-    own = {"predicted": predicted.astype(np.int8), "expected": expected, "errors": np.zeros((3, 5))}
+def measurement(predicted: np.ndarray, task: str = "rte", **own: np.ndarray) -> Measurement:
+    """Return a measurement by a classifier that is, without other samples, always certain and never wrong."""
+    own = {"predicted": predicted.astype(np.int8), "expected": raw_shares(predicted), "errors": np.zeros((3, 5)), **own}
     samples = {f"{reading}_{name}": sample for reading in READINGS for name, sample in own.items()}
     return Measurement("patterns", Subject("tiny", task), len(predicted), {}, samples)
 
@@ -127,10 +117,7 @@ def test_a_model_of_few_heads_leaves_more_doubt():
     errors = rng.normal(0, 0.1, (400, 5))
     spread = []
     for heads in (4, 64):
-        patterns = measurement(rng.integers(0, 5, (100, 1, heads)))
-        patterns = replace(
-            patterns, samples={**patterns.samples, "special_expected": np.full((100, 5), 0.2), "special_errors": errors}
-        )
+        patterns = measurement(rng.integers(0, 5, (100, 1, heads)), expected=np.full((100, 5), 0.2), errors=errors)
         share = estimand("class-share", patterns, classes=["block"])
         low, high = estimate([share], load_settings().judge).interval(0.95)
         spread.append(high - low)
@@ -140,11 +127,10 @@ def test_a_model_of_few_heads_leaves_more_doubt():
 def test_the_band_does_not_widen_with_the_annotated_heads():
     """Only the sampling error of examples applies to a published figure that was measured on other examples."""
     rng = np.random.default_rng(8)
-    patterns = measurement(rng.integers(0, 5, (100, 2, 4)))
-    noisy = replace(patterns, samples={**patterns.samples, "special_errors": rng.normal(0, 0.1, (99, 5))})
+    predicted = rng.integers(0, 5, (100, 2, 4))
     estimates = [
         estimate([estimand("class-share", each, classes=["block"])], load_settings().judge)
-        for each in (patterns, noisy)
+        for each in (measurement(predicted), measurement(predicted, errors=rng.normal(0, 0.1, (99, 5))))
     ]
     assert estimates[1].sampling_error > 2 * estimates[0].sampling_error
     assert estimates[1].examples_error == pytest.approx(estimates[0].examples_error, rel=0.1)
@@ -154,10 +140,7 @@ def test_errors_of_two_tasks_do_not_cancel_out():
     rng = np.random.default_rng(7)
     errors = rng.normal(0, 0.1, (99, 5))
     errors -= errors.mean(1, keepdims=True)
-    patterns = measurement(rng.integers(0, 5, (100, 2, 4)))
-    patterns = replace(
-        patterns, samples={**patterns.samples, "special_expected": np.full((100, 5), 0.2), "special_errors": errors}
-    )
+    patterns = measurement(rng.integers(0, 5, (100, 2, 4)), expected=np.full((100, 5), 0.2), errors=errors)
     gap = estimand("class-share-gap", patterns, patterns)
     assert gap.value == pytest.approx(0)
     low, high = estimate([gap], load_settings().judge).interval(0.95)
