@@ -45,26 +45,17 @@ def nothing(*_args, **_options):
 
 
 @contextmanager
-def global_hook():
-    handle = register_module_forward_hook(nothing)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-@contextmanager
-def replaced(owner, name, value):
+def patched(kind, *place):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, name, value)
+        getattr(patch, kind)(*place)
         yield
 
 
-@contextmanager
+replaced, item = (functools.partial(patched, kind) for kind in ("setattr", "setitem"))
+
+
 def registered(name):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AttentionInterface, "_global_mapping", {**AttentionInterface._global_mapping, name: nothing})
-        yield
+    return replaced(AttentionInterface, "_global_mapping", {**AttentionInterface._global_mapping, name: nothing})
 
 
 @contextmanager
@@ -77,13 +68,6 @@ def kernel():
         library._destroy()
 
 
-@contextmanager
-def item(table, key, value):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(table, key, value)
-        yield
-
-
 def generated():
     scope = vars(nn.functional)
     exec("def gelu_(x, approximate='none'): return relu(x)", scope)
@@ -94,7 +78,7 @@ OUTPUT = modeling_bert.BertSelfOutput
 ACT2FN, GELU = transformers.activations.ACT2FN, transformers.activations.GELUActivation
 MAPPING, REPLACEMENTS = transformers.MODEL_MAPPING._extra_content, monkey_patching._monkey_patch_mapping_cache
 CHANGES = {
-    "global hook": (global_hook, "_global_forward_hooks"),
+    "global hook": (lambda: register_module_forward_hook(nothing), "_global_forward_hooks"),
     "function mode": (TorchFunctionMode, "mode TorchFunctionMode"),
     "dispatch mode": (TorchDispatchMode, "mode TorchDispatchMode"),
     "default device": (lambda: torch.device("meta"), "default device of torch is meta: call torch.set_default_dev"),
@@ -167,8 +151,9 @@ def ref(tmp_path_factory):
 
 @pytest.mark.filterwarnings("ignore:Warning only once for all operators")
 @pytest.mark.parametrize("change", CHANGES)
-def test_changed_code_is_refused_only_while_it_is_changed(ref, change):
+def test_changed_code_is_refused_only_while_it_is_changed(ref, monkeypatch, change):
     apply, message = CHANGES[change]
+    monkeypatch.setattr(patches, "doubt_in_a_new_process", lambda *place: "")  # as a new process finds, see below
     check_code(ref)  # the result must not be kept
     with apply(), pytest.raises(UserError, match=message):
         check_code(ref)
@@ -192,10 +177,17 @@ def test_what_a_library_does_itself_is_accepted(ref, monkeypatch, check, in_a_ne
         check_code(ref)
 
 
-def test_a_new_process_finds_nothing_replaced():
-    with replaced(nn.functional, "gelu", nn.functional.relu):
-        assert intruder("torch.nn.functional", "", "gelu", nn.functional.gelu) == "relu"
-        assert doubt_in_a_new_process("torch.nn.functional", "", "gelu") == ""
+@pytest.mark.parametrize(
+    ("module", "cls", "name", "other"),
+    [
+        ("torch.nn.functional", "", "gelu", nn.functional.relu),
+        ("transformers.activations", "GELUActivation", "forward", OUTPUT.forward),
+    ],
+)
+def test_a_new_process_finds_nothing_replaced(module, cls, name, other):
+    with replaced(getattr(sys.modules[module], cls) if cls else sys.modules[module], name, other):
+        assert intruder(module, cls, name, other) == other.__qualname__
+        assert doubt_in_a_new_process(module, cls, name) == ""
 
 
 def test_a_module_of_a_class_of_the_user_is_refused(ref, monkeypatch):

@@ -194,6 +194,7 @@ def test_json_lines_are_read_with_spans(tmp_path):
         ("[" * 100_000, "line 2: not valid JSON"),
         ("[1]", "line 2: found a JSON list"),
         ('{"sentence": "a b", "target": "a"}', "line 2: an entry is missing"),
+        ('{"sentence": "a b", "target": 3, "core_elements": ["b"]}', "line 2: an entry is missing"),
         ('{"sentence": "a b", "target": "c", "core_elements": ["b"]}', "line 2: target 'c' is not in"),
         ('{"sentence": "a b", "target": "a", "core_elements": ["b", "d"]}', "line 2: core element 'd' is not in"),
         (f'{{"sentence": "{"b" * 1999} a", "target": "a", "core_elements": ["a"]}}', "2001 characters and 1 core elem"),
