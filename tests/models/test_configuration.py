@@ -16,20 +16,6 @@ from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
 
-@pytest.mark.parametrize(
-    ("file", "changes", "said"),
-    [
-        ("config.json", {"auto_map": {"AutoModel": "own.Model"}}, r"\(auto_map in config.json\)"),
-        ("config.json", {"tokenizer_class": "OwnTokenizer"}, r"\(tokenizer_class OwnTokenizer in config.json\)"),
-        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["own.T", None]}}, "auto_map in tokenizer_config"),
-        ("tokenizer_config.json", {"tokenizer_class": "OwnTokenizerFast"}, "tokenizer_class OwnTokenizerFast in tok"),
-    ],
-)
-def test_code_of_a_repository_is_refused_for_a_known_model_type(own_bert, file, changes, said):
-    settings(own_bert, file, **changes)
-    assert_refused(own_bert, f"needs code from its repository .*{said}.*, which this suite never runs: reg")
-
-
 @pytest.mark.parametrize("longest", [1, 3])
 def test_a_model_without_room_for_words_is_refused(own_bert, longest):
     settings(own_bert, "tokenizer_config.json", model_max_length=longest)
@@ -37,12 +23,6 @@ def test_a_model_without_room_for_words_is_refused(own_bert, longest):
         f"room for {longest} tokens, but 3 special tokens are added to a pair of texts: correct model_max_len"
     ):
         open_classifier(ModelRef.in_folder(own_bert), task("rte")).fit(64)
-
-
-def test_positions_that_the_architecture_does_not_have_are_refused(own_bert):
-    settings(own_bert, "config.json", position_embedding_type="relative_key")
-    with pytest.raises(UserError, match="position_embedding_type in config.json is 'relative_key', but bert in"):
-        open_classifier(ModelRef.in_folder(own_bert), task("rte"), "random")
 
 
 @pytest.mark.parametrize(
@@ -61,13 +41,11 @@ def test_an_unknown_class_is_a_warning(own_bert, name, warned):
     )
 
 
-def test_pruned_heads_and_a_lost_number_of_classes_are_named(own_bert, tmp_path):
+def test_a_lost_number_of_classes_is_named(tmp_path):
     other = save_bert(tmp_path / "three", num_labels=3)
     settings(other, "config.json", id2label=None, label2id=None)
     with refused(r"classifier.bias has the shape \(3,\), but config.json requires 2 outputs: correct"):
         open_checkpoint(other, task("rte"))
-    settings(own_bert, "config.json", pruned_heads={"0": [1]})
-    assert_refused(own_bert, r"heads were removed \(pruned_heads in config.json\)")
 
 
 @pytest.mark.parametrize("name", ["adapter_notes.txt", "adapters.md", "adapter.json", "use_adapter.py"])

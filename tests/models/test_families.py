@@ -9,7 +9,7 @@ import pytest
 import torch
 from ablation_reference import logits_from_mean_values, plain_logits
 from pages import DOCS
-from tiny import KeptMaps, fast_tier, plain_maps
+from tiny import KeptMaps, alone, fast_tier, plain_maps
 from transformers import AutoConfig, AutoModelForSequenceClassification
 from zoo import FAMILIES, HEADS, LAYERS, save_family
 
@@ -117,11 +117,9 @@ def test_the_token_that_ends_a_text_stands_before_the_first_and_between_two(fold
 @EACH_THAT_ANSWERS
 def test_answers_and_segments_equal_those_of_single_examples(classifier, encoded):
     for i, logits in enumerate(predict(classifier.model, encoded)):
-        ids = torch.tensor([encoded.input_ids[i]])
-        kinds = {} if encoded.segments is None else {"token_type_ids": torch.tensor([encoded.segments[i]])}
         with torch.no_grad():
-            alone = classifier.model(input_ids=ids, attention_mask=torch.ones_like(ids), **kinds).logits[0]
-        np.testing.assert_allclose(logits, alone, atol=1e-5)
+            expected = classifier.model(**alone(encoded, i)).logits[0]
+        np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
 @EACH_THAT_ANSWERS

@@ -6,6 +6,8 @@ from types import MethodType, SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from sessions import local_session
+from tiny import HEADS
 from tokenizers import normalizers
 from torch import nn
 from torch.nn.utils import parametrize, prune
@@ -22,15 +24,11 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 import bertsecrets as bs
 from bertsecrets import UserError
 from bertsecrets.models.description import describe
-from tests.support.tiny import HEADS
 
 
 @pytest.fixture
 def session(tiny_bert, tiny_glue, quick, tmp_path):
-    return bs.Session(
-        model=str(tiny_bert), glue=tiny_glue, store=tmp_path / "store", device="cpu", offline=True,
-        allow_unofficial_data=True,
-    )  # fmt: skip
+    return local_session(model=tiny_bert, glue=tiny_glue, store=tmp_path / "store")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import torch
+from tiny import alone
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
@@ -44,11 +45,8 @@ def plain_logits(model, encoded, sets) -> np.ndarray:
     for disabled in sets:
         for i in range(len(encoded)):
             _current.update(layer=0, disabled=disabled)
-            inputs = {"input_ids": torch.tensor([encoded.input_ids[i]])}
-            if encoded.segments is not None:
-                inputs["token_type_ids"] = torch.tensor([encoded.segments[i]])
             with torch.no_grad():
-                logits.append(model(**inputs).logits[0].numpy())
+                logits.append(model(**alone(encoded, i)).logits[0].numpy())
             assert _current["layer"] == model.config.num_hidden_layers
     model.set_attn_implementation(before)
     return np.array(logits).reshape(len(sets), len(encoded), -1)
@@ -81,13 +79,10 @@ def logits_from_other_vectors(model, encoded, sets, kind: str, draw: int = 1) ->
             change(layer, by_head[0])
             return (by_head.flatten(2), *inputs[1:])
 
-        inputs = {"input_ids": torch.tensor([encoded.input_ids[i]])}
-        if encoded.segments is not None:
-            inputs["token_type_ids"] = torch.tensor([encoded.segments[i]])
         with ExitStack() as hooks, torch.no_grad():
             for module in outputs:
                 hooks.callback(module.register_forward_pre_hook(hook).remove)
-            logits = model(**inputs).logits[0]
+            logits = model(**alone(encoded, i)).logits[0]
         assert layer == layers - 1
         return logits
 
@@ -149,10 +144,7 @@ def logits_from_mean_values(model, encoded, sets) -> np.ndarray:
                     hooks.callback(names[name].register_forward_hook(keep_mean).remove)
                 for name in outputs:
                     hooks.callback(names[name].register_forward_pre_hook(overwrite).remove)
-                inputs = {"input_ids": torch.tensor([encoded.input_ids[i]])}
-                if encoded.segments is not None:
-                    inputs["token_type_ids"] = torch.tensor([encoded.segments[i]])
-                logits.append(model(**inputs).logits[0].numpy())
+                logits.append(model(**alone(encoded, i)).logits[0].numpy())
             assert len(means) == model.config.num_hidden_layers
     return np.array(logits).reshape(len(sets), len(encoded), -1)
 
