@@ -9,7 +9,7 @@ import pytest
 import torch
 from ablation_reference import logits_from_mean_values, plain_logits
 from pages import DOCS
-from tiny import KeptMaps, alone, fast_tier, plain_maps
+from tiny import KeptMaps, alone, fast_tier, plain_maps, train
 from transformers import AutoConfig, AutoModelForSequenceClassification
 from zoo import FAMILIES, HEADS, LAYERS, save_family
 
@@ -21,8 +21,6 @@ from bertsecrets.models.configuration import open_tokenizer
 from bertsecrets.models.encoding import Encoded, predict, special_ids, tokenize
 from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import OpenModel, open_classifier, open_encoder
-from bertsecrets.models.training.finetune import finetune
-from bertsecrets.settings import load_settings
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
@@ -141,9 +139,7 @@ def test_random_weights_are_drawn_as_the_architecture_draws_them(folders, family
 def test_training_on_a_frozen_encoder_changes_the_classifier_alone(classifier, tiny_glue, tmp_path):
     before = {name: weight.clone() for name, weight in classifier.model.state_dict().items()}
     rows = load_folder(tiny_glue, task("rte"), "train").head(8)
-    settings = load_settings().finetune.model_copy(update={"epochs": 1, "precision": "float32"})
-    device = torch.device("cpu")
-    finetune(classifier, rows, tmp_path, settings=settings, initialisation="frozen", seed=1, device=device)
+    train(classifier, rows, tmp_path, "frozen", epochs=1)
     prefix = f"{classifier.model.base_model_prefix}."
     changed = {name for name, weight in classifier.model.state_dict().items() if not torch.equal(weight, before[name])}
     assert changed

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import tiny
 import torch
 from safetensors.torch import load_file
-from tiny import FINETUNE, alone, fast_tier, save_bert
+from tiny import alone, fast_tier, save_bert
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from zoo import save_family
 
@@ -14,12 +15,8 @@ from bertsecrets.models.encoding import encode, predict
 from bertsecrets.models.layers import read_last_token
 from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import open_checkpoint, open_classifier
-from bertsecrets.models.training.finetune import finetune
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
-
-CPU = torch.device("cpu")
-SETTINGS = FINETUNE.model_copy(update={"batch_size": 8})
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +25,10 @@ def tiny_bert(tmp_path_factory):
     return save_bert(tmp_path_factory.mktemp("model"))
 
 
-def train(model, glue, folder, initialisation="pretrained", seed=1, **changes):
-    classifier = open_classifier(locate(str(model)), task("rte"), initialisation, seed)
+def train(model, glue, folder, initialisation="pretrained", **changes):
+    classifier = open_classifier(locate(str(model)), task("rte"), initialisation, 1)
     split = load_folder(glue, task("rte"), "train") if initialisation != "untrained" else None
-    folder.mkdir()
-    facts = finetune(
-        classifier, split, folder, settings=SETTINGS.model_copy(update=changes), initialisation=initialisation,
-        seed=seed, device=CPU,
-    )  # fmt: skip
+    facts = tiny.train(classifier, split, folder, initialisation, **{"batch_size": 8, **changes})
     return facts, load_file(folder / "model.safetensors")
 
 

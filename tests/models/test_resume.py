@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 from faults import LIMIT, PROCESSES, contents
-from tiny import FINETUNE, refused
+from tiny import refused, train
 
 from bertsecrets.cli.main import main
 from bertsecrets.errors import RunError, UserError
@@ -18,7 +18,6 @@ from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import open_classifier
 from bertsecrets.models.training import loop as module
 from bertsecrets.models.training import states
-from bertsecrets.models.training.finetune import finetune
 from bertsecrets.models.training.states import newest
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.glue import load_folder
@@ -26,7 +25,6 @@ from bertsecrets.texts.tasks import task
 
 STEPS = 15  # 64 examples in batches of 13, three epochs
 CHANGES = {"batch_size": 13, "epochs": 3, "save_every": 1e-9}
-SETTINGS = FINETUNE.model_copy(update=CHANGES)
 
 
 def die(*_args, **_more):
@@ -106,15 +104,12 @@ def run(tiny_bert, tiny_glue):
                 for weight in self.weights.values():
                     weight.data.fill_(corrupted[1])
 
-        folder.mkdir()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "SAVING_SHARE", share)
             patch.setattr(module.Training, "take_step", step_or_stop)
-            return finetune(
-                open_classifier(locate(str(tiny_bert)), task("rte"), initialisation, 1),
-                load_folder(tiny_glue, task("rte"), "train"), folder, settings=SETTINGS.model_copy(update=changes),
-                initialisation=initialisation, seed=1, device=torch.device("cpu"), states=states,
-            )  # fmt: skip
+            classifier = open_classifier(locate(str(tiny_bert)), task("rte"), initialisation, 1)
+            rows = load_folder(tiny_glue, task("rte"), "train")
+            return train(classifier, rows, folder, initialisation, states=states, **{**CHANGES, **changes})
 
     return run
 

@@ -31,6 +31,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import Encoded
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.opening import OpenModel, open_checkpoint, open_classifier, open_encoder
+from bertsecrets.models.training.finetune import finetune
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts import corpus
 from bertsecrets.texts.tasks import task
@@ -135,6 +136,17 @@ FINETUNE = FinetuneParams(
     batch_size=6, epochs=2, learning_rate=1e-3, frozen_learning_rate=1e-2, warmup=0.1, weight_decay=0.01,
     max_gradient_norm=1.0, max_length=64, precision="float32",
 )  # fmt: skip
+
+
+def train(classifier, split, folder, initialisation="pretrained", seed=1, states=None, **changes):
+    """Fine-tune a classifier on the CPU with changes to `FINETUNE`, save it in a folder, and return the facts."""
+    folder.mkdir(exist_ok=True)
+    return finetune(
+        classifier, split, folder, settings=FINETUNE.model_copy(update=changes), initialisation=initialisation,
+        seed=seed, device=torch.device("cpu"), states=states,
+    )  # fmt: skip
+
+
 COMMON = {"vocab_size": 60, "num_labels": 2, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
 SIZES = {"hidden_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": 48}
 WIDE = {"max_position_embeddings": 260}
