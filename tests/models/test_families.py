@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from ablation_reference import logits_from_mean_values, plain_logits
-from pages import DOCS
+from sweep import MEASURES, PAGE, TRAININGS, exact, failures, run
 from tiny import KeptMaps, alone, fast_tier, plain_maps, train
 from transformers import AutoConfig, AutoModelForSequenceClassification
-from zoo import FAMILIES, HEADS, LAYERS, save_family
+from zoo import FAMILIES, FURTHER, HEADS, LAYERS, save_family
 
 from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.errors import NotApplicableError
@@ -166,6 +166,34 @@ def test_families_that_cannot_answer_padded_inputs_are_refused_by_name(folders, 
 
 @pytest.mark.slow
 def test_the_page_shows_the_possible_measures_of_each_family(folders):
-    assert matrix.table({family: folders(family) for family in FAMILIES}) in (DOCS / "families.md").read_text(
-        encoding="utf-8"
-    )
+    assert matrix.table({family: folders(family) for family in FAMILIES}) in PAGE.read_text(encoding="utf-8")
+
+
+# ---------------------------------------------------------------------- the sweep over further families
+
+
+EVERYTHING = {*TRAININGS, *MEASURES}
+EXACT = {  # by unusual family: the training runs and measures that match the reference exactly
+    "openai-gpt": EVERYTHING,  # its blocks return lists
+    "gemma2": EVERYTHING,  # its logits are capped, which SDPA does not support
+    "mixtral": EVERYTHING,  # its experts are stacked in one tensor
+    "longformer": {*TRAININGS, "scores", "anisotropy", "weight-pruning"},  # its classifier adds global attention
+    "roformer-rotary-value": EVERYTHING,
+    "big_bird-sparse": EVERYTHING,
+    "perceiver": {"pretrained", "scores", "weight-pruning"},
+    "falcon-alibi": {*TRAININGS},  # eager attention and SDPA differ
+    **dict.fromkeys(("canine", "reformer", "tapas", "nystromformer", "xmod-no-language", "gte-segments"), ()),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", EXACT)
+def test_a_family_is_measured_exactly_or_refused(family):
+    outcomes = run([family])
+    assert not failures(outcomes)
+    assert {name for name, (outcome, _) in outcomes[family].items() if outcome == "exact"} == {*EXACT[family]}
+    if family in FURTHER:
+        (row,) = (
+            line for line in PAGE.read_text("utf-8").splitlines() if line.startswith(f"| {exact(outcomes[family])} |")
+        )
+        assert family in row.split("|")[2].strip().split(", ")

@@ -4,7 +4,6 @@ import importlib
 import io
 import os
 import shutil
-import socket
 import zipfile
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from bertsecrets.models import families, packaged
 from bertsecrets.models.configuration import open_config, open_tokenizer
 from bertsecrets.models.families import PINNED_COMMITS, full_name
 from bertsecrets.models.locations import ENCODER_FILES, TOKENIZER_FILES, ModelRef, locate, published_identities
-from bertsecrets.models.opening import open_checkpoint, open_classifier
+from bertsecrets.models.opening import open_checkpoint
 from bertsecrets.options import RunOptions
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.tasks import task
@@ -135,16 +134,6 @@ def test_an_unreachable_model_names_alternatives():
     said = "google-bert/bert-base-uncased at revision 86b5e0934494bd15.*use the model minilm.* folder .*$"
     with pytest.raises(UserError, match=said):
         open_config(locate("bert-base-uncased"))  # the hub library is in offline mode here
-
-
-def test_offline_opens_no_connection(monkeypatch):
-    def refuse(*_):
-        raise AssertionError("the network was touched")
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    with pytest.raises(UserError, match="is not cached, and offline mode forbids downloads"):
-        open_classifier(locate("google-bert/bert-base-cased", offline=True), task("rte"))
 
 
 def test_a_folder_that_cannot_be_listed_has_no_identity(own_bert, monkeypatch):
