@@ -178,8 +178,11 @@ def test_the_state_of_another_training_is_ignored(begun, tmp_path, capsys):
 
 
 def test_a_state_with_other_shapes_is_ignored(run, begun, tmp_path, capsys):
-    run(tmp_path / "frozen", begun, initialisation="frozen")
+    losses = [
+        run(tmp_path / name, states, initialisation="frozen")["loss"] for name, states in (("x", begun), ("y", None))
+    ]
     assert "different weights" in capsys.readouterr().err
+    assert losses[0] == losses[1]
 
 
 @pytest.mark.parametrize(
