@@ -5,14 +5,8 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["BERTSECRETS_JOBS"] = "1"  # tests patch functions in this process, and workers take seconds to start
-for variable in (
-    "BERTSECRETS_FRAMES",
-    "BERTSECRETS_GLUE",
-    "BERTSECRETS_STORE",
-    "BERTSECRETS_PARAMS",
-    "BERTSECRETS_EXPECTED",
-):
-    os.environ.pop(variable, None)
+for variable in ("FRAMES", "GLUE", "STORE", "PARAMS", "EXPECTED"):
+    os.environ.pop(f"BERTSECRETS_{variable}", None)
 
 from collections.abc import Callable
 from pathlib import Path

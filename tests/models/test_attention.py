@@ -14,12 +14,6 @@ from bertsecrets.models.attention import Pass, Tap
 from bertsecrets.models.encoding import batches, collate
 
 SHAPE = (LAYERS, HEADS)
-SEGMENTED = {"bert", "electra", "albert"}
-
-
-def inputs_for(name, examples=7, **more):
-    """Return inputs for a model family, with token types if it supports them."""
-    return some_inputs(examples, segments=name in SEGMENTED, **more)
 
 
 def special_naively(model, inputs, ids):
@@ -41,9 +35,8 @@ def special_naively(model, inputs, ids):
     return measures
 
 
-@pytest.mark.parametrize("name", ["bert", "albert", "mpnet", "gpt2"])
-def test_attention_to_special_tokens_equals_loops_over_single_examples(name):
-    model, inputs, ids = family(name), inputs_for(name), {"cls": 2, "sep": 3}
+def test_attention_to_special_tokens_equals_loops_over_single_examples():
+    model, inputs, ids = family("bert"), some_inputs(segments=True), {"cls": 2, "sep": 3}
     observer = SpecialTokenObserver(len(inputs), *SHAPE, ids)
     Pass(opened(model)).feed(inputs, [observer])
     values, samples = observer.compute()
@@ -55,7 +48,7 @@ def test_attention_to_special_tokens_equals_loops_over_single_examples(name):
 
 def test_a_special_token_that_a_model_lacks_is_not_a_number():
     observer = SpecialTokenObserver(2, *SHAPE, {"cls": None, "sep": 3})
-    Pass(opened(family("bert"))).feed(inputs_for("bert", 2), [observer])
+    Pass(opened(family("bert"))).feed(some_inputs(2), [observer])
     values, _ = observer.compute()
     assert np.isnan(values["cls"]).all()
     assert (values["sep"] > 0).all()
@@ -74,9 +67,9 @@ def cosine(a, b):
     return float(np.dot(a, b) / np.sqrt(np.dot(a, a) * np.dot(b, b)))
 
 
-@pytest.mark.parametrize("name", ["bert", "albert", "mpnet", "gpt2", "modernbert"])
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_attention_change_equals_loops_over_single_examples(name):
-    one, other, inputs = family(name, 0), family(name, 1), inputs_for(name)
+    one, other, inputs = family(name, 0), family(name, 1), some_inputs(segments=name == "bert")
     observer = CosineObserver(len(inputs), *SHAPE)
     Pass(opened(one), opened(other)).feed(inputs, [observer])
     values, samples = observer.compute()
@@ -102,7 +95,7 @@ def test_equal_maps_have_a_cosine_of_exactly_1_and_slight_changes_are_not_roundi
 
 def test_the_padded_form_is_the_notebooks():
     """Pad every example to 200 tokens and flatten the whole 200 x 200 map, including the rows of padding tokens."""
-    one, other, inputs, width = family("bert", 0), family("bert", 1), inputs_for("bert", 5), 200
+    one, other, inputs, width = family("bert", 0), family("bert", 1), some_inputs(5, segments=True), 200
     observer = CosineObserver(len(inputs), *SHAPE)
     Pass(opened(one), opened(other), padded_to=width).feed(inputs, [observer])
     expected = np.zeros((len(inputs), *SHAPE))
@@ -125,7 +118,7 @@ def test_the_padded_form_is_the_notebooks():
 
 
 def test_one_pass_feeds_several_observers_and_reports_each_example_once():
-    inputs, done = inputs_for("bert"), []
+    inputs, done = some_inputs(), []
     change = CosineObserver(len(inputs), *SHAPE)
     special = SpecialTokenObserver(len(inputs), *SHAPE, {"cls": 2, "sep": 3})
     Pass(opened(family("bert")), opened(family("bert", 1))).feed(inputs, [change, special], done.append)
@@ -141,9 +134,11 @@ def padded_batch():
     return next(batches(some_inputs(7)))
 
 
-def test_a_wrong_number_of_layers_is_detected():
+def test_a_wrong_number_of_layers_is_detected_and_leaves_no_hooks():
+    model = family("bert")
     with pytest.raises(RuntimeError, match="attention weights were returned by 3 of 4 layers"):
-        Tap(family("bert"), LAYERS + 1).run(padded_batch(), lambda *_: None)
+        Tap(model, LAYERS + 1).run(padded_batch(), lambda *_: None)
+    assert all(not module._forward_hooks for module in model.modules())
 
 
 def test_a_lost_mask_is_detected():
@@ -189,10 +184,3 @@ def test_garbage_in_the_rows_of_padding_is_left_out():
     seen = []
     tap.run(batch, lambda layer, maps: seen.append(bool(maps.isfinite().all())))
     assert seen == [True] * LAYERS
-
-
-def test_hooks_are_removed_after_a_pass():
-    model = family("bert")
-    with pytest.raises(RuntimeError):
-        Tap(model, LAYERS + 1).run(padded_batch(), lambda *_: None)
-    assert all(not module._forward_hooks for module in model.modules())

@@ -109,33 +109,24 @@ def test_lower_casing_is_found_in_any_normalizer(normalizer, without):
 # ---------------------------------------------------------------------- special tokens in texts
 
 
-def bert(folder):
-    return save_tokenizer(folder)
-
-
-def roberta(folder):
-    return RobertaTokenizerFast(**byte_pairs(["<s>", "<pad>", "</s>", "<unk>", "<mask>"]))
-
-
-def gpt2(folder):
-    return GPT2TokenizerFast(**byte_pairs(["<|endoftext|>"]))
-
-
-def albert(folder, **options):
+def albert(**options):
     special = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
     letters = [(letter, -9.0) for letter in string.printable if not letter.isspace()]
     pieces = [(token, 0.0) for token in special] + [("▁", -3.0), ("▁ada", -4.0), ("▁sold", -4.0), *letters]
     return AlbertTokenizerFast(vocab=pieces, **options)
 
 
-def cased_albert(folder):
-    return albert(folder, do_lower_case=False)
-
-
+MADE = {
+    "bert": save_tokenizer,
+    "roberta": lambda folder: RobertaTokenizerFast(**byte_pairs(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])),
+    "gpt2": lambda folder: GPT2TokenizerFast(**byte_pairs(["<|endoftext|>"])),
+    "albert": lambda folder: albert(),
+    "cased albert": lambda folder: albert(do_lower_case=False),
+}
 TYPED = ("[SEP]", "[CLS]", "[PAD]", "[MASK]", "[UNK]", "<s>", "</s>", "<pad>", "<mask>", "<|endoftext|>")
 
 
-@pytest.mark.parametrize("made", [bert, roberta, gpt2, albert, cased_albert])
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
 @pytest.mark.parametrize("second", [None, "{} two </s>{} keys"])
 def test_a_special_token_in_a_text_is_text(made, second, tmp_path):
     tokenizer = made(tmp_path / "tokenizer")
@@ -153,12 +144,6 @@ def test_a_special_token_in_a_text_is_text(made, second, tmp_path):
         assert (offsets[:, 0].min(), offsets[:, 1].max()) in {(place, place + 4), (place - 1, place + 4)}
     after = json.loads(tokenizer.backend_tokenizer.to_str())
     assert after | {"truncation": None} == before  # so the tokenizer is saved unchanged with a checkpoint
-
-
-def test_a_typed_separator_is_not_counted_as_one(tiny_vocabulary):
-    split = Split(task("sst2"), "dev", ["ada [SEP] sold"], None, ["1"], "here", False)
-    pieces = tiny_vocabulary.convert_ids_to_tokens(encode(split, tiny_vocabulary, 64).input_ids[0])
-    assert " ".join(pieces) == "[CLS] ada [UNK] s ##e ##p [UNK] sold [SEP]"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

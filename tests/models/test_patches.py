@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AttentionInterface, monkey_patching
+from transformers import AttentionInterface, masking_utils, monkey_patching
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.bert import modeling_bert
 
@@ -45,26 +45,14 @@ def nothing(*_args, **_options):
 
 
 @contextmanager
-def global_hook():
-    handle = register_module_forward_hook(nothing)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-@contextmanager
 def replaced(owner, name, value):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, name, value)
+        (patch.setitem if isinstance(owner, dict) else patch.setattr)(owner, name, value)
         yield
 
 
-@contextmanager
 def registered(name):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AttentionInterface, "_global_mapping", {**AttentionInterface._global_mapping, name: nothing})
-        yield
+    return replaced(AttentionInterface, "_global_mapping", {**AttentionInterface._global_mapping, name: nothing})
 
 
 @contextmanager
@@ -77,85 +65,57 @@ def kernel():
         library._destroy()
 
 
-@contextmanager
-def item(table, key, value):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(table, key, value)
-        yield
-
-
 def generated():
     scope = vars(nn.functional)
     exec("def gelu_(x, approximate='none'): return relu(x)", scope)
     return scope.pop("gelu_")
 
 
-OUTPUT = modeling_bert.BertSelfOutput
+BERT, OUTPUT = modeling_bert.BertModel, modeling_bert.BertSelfOutput
+HALF = torch.autocast("cpu")(BERT.forward)
+OTHER_GELU = functools.partial(torch._C._nn.gelu, approximate="tanh")
+OTHER_NORM = functools.partial(nn.functional.layer_norm, eps=1.0)
 ACT2FN, GELU = transformers.activations.ACT2FN, transformers.activations.GELUActivation
 MAPPING, REPLACEMENTS = transformers.MODEL_MAPPING._extra_content, monkey_patching._monkey_patch_mapping_cache
-CHANGES = {
-    "global hook": (global_hook, "_global_forward_hooks"),
+CHANGES = {  # a context manager, or an owner, a name in it and a new value; and the message
+    "global hook": (lambda: register_module_forward_hook(nothing), "_global_forward_hooks"),
     "function mode": (TorchFunctionMode, "mode TorchFunctionMode"),
     "dispatch mode": (TorchDispatchMode, "mode TorchDispatchMode"),
     "default device": (lambda: torch.device("meta"), "default device of torch is meta: call torch.set_default_dev"),
     "autocast": (lambda: torch.autocast("cpu", torch.bfloat16), "autocast"),
-    "method of a model": (lambda: replaced(OUTPUT, "forward", nothing), "BertSelfOutput.forward is patched"),
-    "decorated method": (lambda: replaced(OUTPUT, "forward", torch.no_grad()(nothing)), "BertSelfOutput.forward"),
-    "partial": (lambda: replaced(OUTPUT, "forward", functools.partial(nothing)), "BertSelfOutput.forward"),
-    "class of a model": (lambda: replaced(modeling_bert, "BertOutput", Silu), "modeling_bert.BertOutput is patched"),
-    "attention": (lambda: replaced(modeling_bert, "eager_attention_forward", nothing), "eager_attention_forward is"),
+    "method of a model": (OUTPUT, "forward", nothing, "BertSelfOutput.forward is patched"),
+    "decorated method": (OUTPUT, "forward", torch.no_grad()(nothing), "BertSelfOutput.forward"),
+    "partial": (OUTPUT, "forward", functools.partial(nothing), "BertSelfOutput.forward"),
+    "class of a model": (modeling_bert, "BertOutput", Silu, "modeling_bert.BertOutput is patched"),
+    "attention": (modeling_bert, "eager_attention_forward", nothing, "eager_attention_forward is"),
     "registered attention": (lambda: registered("sdpa"), "attention function 'sdpa'"),
-    "activation": (lambda: replaced(transformers.activations.GELUActivation, "forward", nothing), "GELUActivation"),
-    "module of torch": (lambda: replaced(nn.LayerNorm, "forward", nothing), "LayerNorm.forward is patched"),
-    "every module": (lambda: replaced(nn.Module, "__call__", nothing), "Module.__call__ is patched"),
-    "function of torch": (lambda: replaced(nn.functional, "linear", nothing), "functional.linear is patched"),
-    "masks": (lambda: replaced(sys.modules["transformers.masking_utils"], "sdpa_mask", nothing), "sdpa_mask"),
-    "another package": (
-        lambda: replaced(OUTPUT, "forward", tabulate),
-        r"BertSelfOutput.forward is patched \(code from tabulate",
-    ),
-    "tensors": (lambda: replaced(torch.Tensor, "softmax", nothing), "Tensor.softmax is patched"),
-    "optimizer": (lambda: replaced(torch.optim.AdamW, "step", nothing), "AdamW.step is patched"),
+    "activation": (GELU, "forward", nothing, "GELUActivation"),
+    "module of torch": (nn.LayerNorm, "forward", nothing, "LayerNorm.forward is patched"),
+    "every module": (nn.Module, "__call__", nothing, "Module.__call__ is patched"),
+    "function of torch": (nn.functional, "linear", nothing, "functional.linear is patched"),
+    "masks": (masking_utils, "sdpa_mask", nothing, "sdpa_mask"),
+    "another package": (OUTPUT, "forward", tabulate, r"BertSelfOutput.forward is patched \(code from tabulate"),
+    "tensors": (torch.Tensor, "softmax", nothing, "Tensor.softmax is patched"),
+    "optimizer": (torch.optim.AdamW, "step", nothing, "AdamW.step is patched"),
     # code of the libraries in another place
-    "code": (
-        lambda: replaced(OUTPUT.forward, "__code__", (lambda self, hidden, other: other).__code__),
-        "test_patches",
-    ),
-    "code of a library": (
-        lambda: replaced(OUTPUT.forward, "__code__", GELU.forward.__code__),
-        r"code from .*activations\.py",
-    ),
-    "other method": (lambda: replaced(GELU, "forward", OUTPUT.forward), "GELUActivation.forward is patched"),
-    "other function": (lambda: replaced(nn.functional, "gelu", nn.functional.relu), "gelu is patched .code from relu"),
-    "other operator": (lambda: replaced(nn.functional, "gelu", torch.sigmoid), "gelu is patched .code from sigmoid"),
-    "generated function": (lambda: replaced(nn.functional, "gelu", generated()), "gelu is patched .code from <string>"),
-    "other descriptor": (lambda: replaced(torch.Tensor, "softmax", torch.Tensor.sigmoid), "Tensor.softmax is patched"),
-    "partial of a library": (
-        lambda: replaced(nn.functional, "gelu", functools.partial(torch._C._nn.gelu, approximate="tanh")),
-        "gelu is patched .code from partial",
-    ),
-    "partial of itself": (
-        lambda: replaced(nn.functional, "layer_norm", functools.partial(nn.functional.layer_norm, eps=1.0)),
-        "layer_norm is patched .code from partial",
-    ),
-    "decorator of a library": (
-        lambda: replaced(modeling_bert.BertModel, "forward", torch.autocast("cpu")(modeling_bert.BertModel.forward)),
-        "BertModel.forward is patched .code from autocast_decorator",
-    ),
-    "other class": (lambda: replaced(nn, "LayerNorm", nn.RMSNorm), "torch.nn.LayerNorm is patched"),
-    "activation function": (lambda: item(ACT2FN, "gelu", nn.ReLU), r"ACT2FN\['gelu'\] is patched .* torch.*ReLU"),
-    "options of one": (lambda: item(ACT2FN, "gelu_10", (GELU, {"use_gelu_python": True})), r"ACT2FN\['gelu_10'\] is"),
-    "added activation": (lambda: item(ACT2FN, "mine", nn.ReLU), r"ACT2FN\['mine'\] is patched"),
-    "other table": (lambda: replaced(modeling_bert, "ACT2FN", {**ACT2FN}), "modeling_bert.ACT2FN is patched"),
-    "positions": (lambda: item(ROPE_INIT_FUNCTIONS, "linear", ROPE_INIT_FUNCTIONS["yarn"]), "ROPE_INIT_FUNCTIONS"),
-    "mapping": (
-        lambda: item(MAPPING, transformers.BertConfig, transformers.RobertaModel),
-        "uses for BertConfig is patched",
-    ),
-    "replacements": (
-        lambda: item(REPLACEMENTS, "BertLayer", modeling_bert.BertOutput),
-        "uses for BertLayer is patched",
-    ),
+    "code": (OUTPUT.forward, "__code__", (lambda self, hidden, other: other).__code__, "test_patches"),
+    "code of a library": (OUTPUT.forward, "__code__", GELU.forward.__code__, r"code from .*activations\.py"),
+    "other method": (GELU, "forward", OUTPUT.forward, "GELUActivation.forward is patched"),
+    "other function": (nn.functional, "gelu", nn.functional.relu, "gelu is patched .code from relu"),
+    "other operator": (nn.functional, "gelu", torch.sigmoid, "gelu is patched .code from sigmoid"),
+    "generated function": (nn.functional, "gelu", generated(), "gelu is patched .code from <string>"),
+    "other descriptor": (torch.Tensor, "softmax", torch.Tensor.sigmoid, "Tensor.softmax is patched"),
+    "partial of a library": (nn.functional, "gelu", OTHER_GELU, "gelu is patched .code from partial"),
+    "partial of itself": (nn.functional, "layer_norm", OTHER_NORM, "layer_norm is patched .code from partial"),
+    "decorator of a library": (BERT, "forward", HALF, "BertModel.forward is patched .code from autocast_decorator"),
+    "other class": (nn, "LayerNorm", nn.RMSNorm, "torch.nn.LayerNorm is patched"),
+    "activation function": (ACT2FN, "gelu", nn.ReLU, r"ACT2FN\['gelu'\] is patched .* torch.*ReLU"),
+    "options of one": (ACT2FN, "gelu_10", (GELU, {"use_gelu_python": True}), r"ACT2FN\['gelu_10'\] is"),
+    "added activation": (ACT2FN, "mine", nn.ReLU, r"ACT2FN\['mine'\] is patched"),
+    "other table": (modeling_bert, "ACT2FN", {**ACT2FN}, "modeling_bert.ACT2FN is patched"),
+    "positions": (ROPE_INIT_FUNCTIONS, "linear", ROPE_INIT_FUNCTIONS["yarn"], "ROPE_INIT_FUNCTIONS"),
+    "mapping": (MAPPING, transformers.BertConfig, transformers.RobertaModel, "uses for BertConfig is patched"),
+    "replacements": (REPLACEMENTS, "BertLayer", modeling_bert.BertOutput, "uses for BertLayer is patched"),
     "kernel": (kernel, r"operator aten::gelu of torch is patched \(code from .*test_patches.py"),
 }
 
@@ -167,10 +127,11 @@ def ref(tmp_path_factory):
 
 @pytest.mark.filterwarnings("ignore:Warning only once for all operators")
 @pytest.mark.parametrize("change", CHANGES)
-def test_changed_code_is_refused_only_while_it_is_changed(ref, change):
-    apply, message = CHANGES[change]
+def test_changed_code_is_refused_only_while_it_is_changed(ref, monkeypatch, change):
+    *changed, message = CHANGES[change]
+    monkeypatch.setattr(patches, "doubt_in_a_new_process", lambda *place: "")  # as a new process finds, see below
     check_code(ref)  # the result must not be kept
-    with apply(), pytest.raises(UserError, match=message):
+    with changed[0]() if len(changed) == 1 else replaced(*changed), pytest.raises(UserError, match=message):
         check_code(ref)
     check_code(ref)
 
@@ -192,10 +153,17 @@ def test_what_a_library_does_itself_is_accepted(ref, monkeypatch, check, in_a_ne
         check_code(ref)
 
 
-def test_a_new_process_finds_nothing_replaced():
-    with replaced(nn.functional, "gelu", nn.functional.relu):
-        assert intruder("torch.nn.functional", "", "gelu", nn.functional.gelu) == "relu"
-        assert doubt_in_a_new_process("torch.nn.functional", "", "gelu") == ""
+@pytest.mark.parametrize(
+    ("module", "cls", "name", "other"),
+    [
+        ("torch.nn.functional", "", "gelu", nn.functional.relu),
+        ("transformers.activations", "GELUActivation", "forward", OUTPUT.forward),
+    ],
+)
+def test_a_new_process_finds_nothing_replaced(module, cls, name, other):
+    with replaced(getattr(sys.modules[module], cls) if cls else sys.modules[module], name, other):
+        assert intruder(module, cls, name, other) == other.__qualname__
+        assert doubt_in_a_new_process(module, cls, name) == ""
 
 
 def test_a_module_of_a_class_of_the_user_is_refused(ref, monkeypatch):
@@ -204,7 +172,8 @@ def test_a_module_of_a_class_of_the_user_is_refused(ref, monkeypatch):
         open_encoder(ref)
 
 
-def test_a_stored_result_is_not_returned_while_code_is_changed(tiny_bert, tiny_glue, tmp_path):
+def test_a_stored_result_is_not_returned_while_code_is_changed(tiny_bert, tiny_glue, tmp_path, monkeypatch):
+    monkeypatch.setattr(patches, "doubt_in_a_new_process", lambda *place: "")
     session = local_session(model=tiny_bert, glue=tiny_glue, store=tmp_path / "runs", limit=4)
     session.measure("special-tokens", "rte", init="untrained")
     with replaced(OUTPUT, "forward", nothing), pytest.raises(UserError, match="BertSelfOutput.forward is patched"):

@@ -7,24 +7,15 @@ from bertsecrets.models.encoding import Encoded
 from bertsecrets.models.opening import OpenModel
 
 OUTPUTS = {"num_labels": 3, "pad_token_id": 0, "vocab_size": 100}
-SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48, **OUTPUTS}
-DEEP = {"max_position_embeddings": 64, **SMALL}
+ENDS = {"bos_token_id": 1, "eos_token_id": 1}
+SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
+DEEP = {"max_position_embeddings": 64, **SIZES, **OUTPUTS}
+SMALL_EMBEDDINGS = {"embedding_size": 16, **DEEP}
 FAMILIES = {
-    "Bert": DEEP,
-    "Roberta": DEEP,
-    "Electra": {"embedding_size": 16, **DEEP},
-    "Ernie": DEEP,
+    **dict.fromkeys(("Bert", "Roberta", "Ernie"), DEEP),
+    **dict.fromkeys(("Electra", "Albert"), SMALL_EMBEDDINGS),
     "DistilBert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64, **OUTPUTS},
-    "Albert": {"embedding_size": 16, **DEEP},
-    "GPT2": {
-        "n_embd": 32,
-        "n_layer": 3,
-        "n_head": 4,
-        "n_positions": 64,
-        "bos_token_id": 1,
-        "eos_token_id": 1,
-        **OUTPUTS,
-    },
+    "GPT2": {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64, **ENDS, **OUTPUTS},
     "ModernBert": {"cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2, **DEEP},
 }
 RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "max_relative_positions": 16, **DEEP}
@@ -32,8 +23,8 @@ EAGER = {  # families that do not use transformers' attention interface, or use 
     "MPNet": DEEP,
     "Deberta": {"position_biased_input": False, **RELATIVE},
     "DebertaV2": {"position_buckets": 8, "conv_kernel_size": 3, "norm_rel_ebd": "layer_norm", **RELATIVE},
-    "BigBird": {"max_position_embeddings": 64, **SMALL},
-    "RoFormer": {"embedding_size": 16, **DEEP},
+    "BigBird": DEEP,
+    "RoFormer": SMALL_EMBEDDINGS,
     "RemBert": {"input_embedding_size": 16, "output_embedding_size": 16, **DEEP},
     "MobileBert": {"embedding_size": 16, "intra_bottleneck_size": 16, **DEEP},
 }

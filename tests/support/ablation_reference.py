@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import torch
+from tiny import alone
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
@@ -44,11 +45,8 @@ def plain_logits(model, encoded, sets) -> np.ndarray:
     for disabled in sets:
         for i in range(len(encoded)):
             _current.update(layer=0, disabled=disabled)
-            inputs = {"input_ids": torch.tensor([encoded.input_ids[i]])}
-            if encoded.segments is not None:
-                inputs["token_type_ids"] = torch.tensor([encoded.segments[i]])
             with torch.no_grad():
-                logits.append(model(**inputs).logits[0].numpy())
+                logits.append(model(**alone(encoded, i)).logits[0].numpy())
             assert _current["layer"] == model.config.num_hidden_layers
     model.set_attn_implementation(before)
     return np.array(logits).reshape(len(sets), len(encoded), -1)
@@ -58,6 +56,33 @@ PROJECTIONS = (
     *("attention.output.dense", "attention.out_lin", "attention.dense", "attn.o", "attn.Wo"),
     *("attn.c_proj", "self_attn.o_proj", "attention.wo"),
 )
+VALUES = ("v", "value", "value_proj", "v_lin", "in_proj")
+
+
+def run_changed(model, encoded, i: int, change) -> np.ndarray:
+    """Return one example's logits, after `change(layer, vectors)` of the inputs [token, head, size] of projections.
+
+    The output projections are found by name, layer by layer.
+    """
+    names = dict(model.named_modules())
+    outputs = [names[name] for name in names if name.endswith(PROJECTIONS) and ".bottleneck." not in name]
+    layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
+    assert len(outputs) in (1, layers)  # ALBERT's layers share one
+    layer = -1
+
+    def hook(_module, inputs):
+        nonlocal layer
+        layer += 1
+        by_head = inputs[0].unflatten(-1, (heads, -1)).clone()
+        change(layer, by_head[0])
+        return (by_head.flatten(2), *inputs[1:])
+
+    with ExitStack() as hooks, torch.no_grad():
+        for module in outputs:
+            hooks.callback(module.register_forward_pre_hook(hook).remove)
+        logits = model(**alone(encoded, i)).logits[0]
+    assert layer == layers - 1
+    return logits.numpy()
 
 
 def logits_from_other_vectors(model, encoded, sets, kind: str, draw: int = 1) -> np.ndarray:
@@ -66,35 +91,10 @@ def logits_from_other_vectors(model, encoded, sets, kind: str, draw: int = 1) ->
     There is one forward pass for each set and example. All original inputs are stored, and `mean` and `resampled` are
     computed from them as defined.
     """
-    names = dict(model.named_modules())
-    outputs = [names[name] for name in names if name.endswith(PROJECTIONS) and ".bottleneck." not in name]
-    layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
-    assert len(outputs) in (1, layers)  # ALBERT's layers share one
-
-    def run(i, change) -> torch.Tensor:
-        layer = -1
-
-        def hook(_module, inputs):
-            nonlocal layer
-            layer += 1
-            by_head = inputs[0].unflatten(-1, (heads, -1)).clone()
-            change(layer, by_head[0])
-            return (by_head.flatten(2), *inputs[1:])
-
-        inputs = {"input_ids": torch.tensor([encoded.input_ids[i]])}
-        if encoded.segments is not None:
-            inputs["token_type_ids"] = torch.tensor([encoded.segments[i]])
-        with ExitStack() as hooks, torch.no_grad():
-            for module in outputs:
-                hooks.callback(module.register_forward_pre_hook(hook).remove)
-            logits = model(**inputs).logits[0]
-        assert layer == layers - 1
-        return logits
-
     rows: list[list[torch.Tensor]] = []  # for each example and layer: [token, head, size]
     for i in range(len(encoded)):
         rows.append([])
-        run(i, lambda _layer, vectors, kept=rows[-1]: kept.append(vectors.clone()))
+        run_changed(model, encoded, i, lambda _layer, vectors, kept=rows[-1]: kept.append(vectors.clone()))
     order = np.random.default_rng(draw).permutation(len(rows)).tolist()
 
     def other(i: int, layer: int) -> torch.Tensor:
@@ -112,49 +112,36 @@ def logits_from_other_vectors(model, encoded, sets, kind: str, draw: int = 1) ->
                 if at == layer:
                     vectors[:, head] = other(i, layer)[:, head]
 
-        return run(i, change).numpy()
+        return run_changed(model, encoded, i, change)
 
     return np.array([[disable(i, disabled) for i in range(len(encoded))] for disabled in sets])
-
-
-VALUES = ("v", "value", "value_proj", "v_lin", "in_proj")
-OUTPUTS = ("attn.o", "attention.output.dense", "attention.out_lin", "attention.dense")
 
 
 def logits_from_mean_values(model, encoded, sets) -> np.ndarray:
     """Return logits [set, example, output] of a bidirectional model, from one forward pass for each set and example.
 
-    A disabled head's output is the mean of its values. Value and output projections are found by name, layer by layer.
+    A disabled head's output is the mean of its values. Value projections are found by name, layer by layer.
     """
     names = dict(model.named_modules())
-    values = [name for name in names if name.rpartition(".")[2] in VALUES]
-    outputs = [name for name in names if name.endswith(OUTPUTS) and ".bottleneck." not in name]
-    assert len(values) == len(outputs) in (1, model.config.num_hidden_layers)  # ALBERT's layers share them
-    logits = []
-    for disabled in sets:
-        for i in range(len(encoded)):
-            means: list[torch.Tensor] = []  # for each layer so far
+    values = {name: module for name, module in names.items() if name.rpartition(".")[2] in VALUES}
+    assert len(values) in (1, model.config.num_hidden_layers)
 
-            def keep_mean(module, _inputs, projected, means=means):
-                means.append(_values(names, module, projected, model.config.num_attention_heads)[0].mean(0))
+    def disable(i: int, disabled):
+        means: list[torch.Tensor] = []  # for each layer so far
 
-            def overwrite(_module, inputs, means=means, disabled=disabled):
-                off = [head for at, head in disabled if at == len(means) - 1]
-                context = inputs[0].unflatten(-1, (len(means[-1]), -1)).clone()
-                context[0, :, off] = means[-1][off]
-                return (context.flatten(2),)
+        def keep_mean(module, _inputs, projected):
+            means.append(_values(names, module, projected, model.config.num_attention_heads)[0].mean(0))
 
-            with ExitStack() as hooks, torch.no_grad():
-                for name in values:
-                    hooks.callback(names[name].register_forward_hook(keep_mean).remove)
-                for name in outputs:
-                    hooks.callback(names[name].register_forward_pre_hook(overwrite).remove)
-                inputs = {"input_ids": torch.tensor([encoded.input_ids[i]])}
-                if encoded.segments is not None:
-                    inputs["token_type_ids"] = torch.tensor([encoded.segments[i]])
-                logits.append(model(**inputs).logits[0].numpy())
-            assert len(means) == model.config.num_hidden_layers
-    return np.array(logits).reshape(len(sets), len(encoded), -1)
+        def change(layer, vectors):
+            off = [head for at, head in disabled if at == layer]
+            vectors[:, off] = means[layer][off]
+
+        with ExitStack() as hooks:
+            for module in values.values():
+                hooks.callback(module.register_forward_hook(keep_mean).remove)
+            return run_changed(model, encoded, i, change)
+
+    return np.array([[disable(i, disabled) for i in range(len(encoded))] for disabled in sets])
 
 
 def _values(names, module, projected, heads: int) -> torch.Tensor:

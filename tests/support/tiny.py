@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
@@ -30,6 +31,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.models.encoding import Encoded
 from bertsecrets.models.locations import ModelRef
 from bertsecrets.models.opening import OpenModel, open_checkpoint, open_classifier, open_encoder
+from bertsecrets.models.training.finetune import finetune
 from bertsecrets.settings import FinetuneParams
 from bertsecrets.texts import corpus
 from bertsecrets.texts.tasks import task
@@ -41,16 +43,8 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 def vocabulary() -> list[str]:
     """Return all words of the suite's own corpus, and pieces for all other words."""
-    lists = (
-        corpus.PEOPLE,
-        corpus.THINGS,
-        corpus.WHEREABOUTS,
-        corpus.DAYS,
-        corpus.DEEDS,
-        corpus.TRANSFERS,
-        corpus.NUMERALS,
-    )
-    texts = [text for part in lists for text in part]
+    names = ("PEOPLE", "THINGS", "WHEREABOUTS", "DAYS", "DEEDS", "TRANSFERS", "NUMERALS")
+    texts = [text for name in names for text in getattr(corpus, name)]
     return pieces({*re.findall("[a-z]+", " ".join(texts).lower()), "but", "not", "to"} - set(string.ascii_lowercase))
 
 
@@ -96,6 +90,17 @@ def settings(folder: Path, file: str, **changes: Any) -> None:
     path.write_text(json.dumps({name: value for name, value in content.items() if value is not None}), encoding="utf-8")
 
 
+def rewrite(
+    folder: Path,
+    changed: Callable[[str, torch.Tensor], dict[str, torch.Tensor]] = lambda name, tensor: {name: tensor},
+    added: dict[str, torch.Tensor] | None = None,
+) -> None:
+    """Rewrite a folder's weights, with each of its own replaced, and with others added."""
+    file = folder / "model.safetensors"
+    tensors = {new: value for name, tensor in load_file(file).items() for new, value in changed(name, tensor).items()}
+    save_file({**tensors, **(added or {})}, file, {"format": "pt"})
+
+
 def openers(folder: Path) -> tuple[Callable[[], OpenModel], ...]:
     """Return the ways to open a folder: with a new classifier, as a checkpoint, and as an encoder."""
     ref = ModelRef.in_folder(folder)
@@ -131,6 +136,17 @@ FINETUNE = FinetuneParams(
     batch_size=6, epochs=2, learning_rate=1e-3, frozen_learning_rate=1e-2, warmup=0.1, weight_decay=0.01,
     max_gradient_norm=1.0, max_length=64, precision="float32",
 )  # fmt: skip
+
+
+def train(classifier, split, folder, initialisation="pretrained", seed=1, states=None, **changes):
+    """Fine-tune a classifier on the CPU with changes to `FINETUNE`, save it in a folder, and return the facts."""
+    folder.mkdir(exist_ok=True)
+    return finetune(
+        classifier, split, folder, settings=FINETUNE.model_copy(update=changes), initialisation=initialisation,
+        seed=seed, device=torch.device("cpu"), states=states,
+    )  # fmt: skip
+
+
 COMMON = {"vocab_size": 60, "num_labels": 2, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
 SIZES = {"hidden_size": 32, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": 48}
 WIDE = {"max_position_embeddings": 260}
@@ -178,12 +194,17 @@ def some_inputs(examples: int = 7, seed: int = 0, longest: int = 19, segments: b
     return Encoded(ids, kinds, 0)
 
 
+def alone(encoded: Encoded, i: int) -> dict[str, torch.Tensor]:
+    """Return the inputs of one example, without padding."""
+    ids = torch.tensor([encoded.input_ids[i]])
+    kinds = {} if encoded.segments is None else {"token_type_ids": torch.tensor([encoded.segments[i]])}
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **kinds}
+
+
 def plain_maps(model, encoded: Encoded, i: int) -> torch.Tensor:
     """Return one example's maps [layer, head, token, token] from transformers itself, without batching or padding."""
-    kinds = {} if encoded.segments is None else {"token_type_ids": torch.tensor([encoded.segments[i]])}
-    ids = torch.tensor([encoded.input_ids[i]])
     with torch.no_grad():
-        out = model(input_ids=ids, attention_mask=torch.ones_like(ids), output_attentions=True, **kinds)
+        out = model(**alone(encoded, i), output_attentions=True)
     return torch.stack([layer[0] for layer in out.attentions])
 
 

@@ -12,14 +12,15 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 LAYERS, HEADS, WIDTH = 3, 4, 32
 SIZES = {"hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": 48}
 LONG = {"max_position_embeddings": 256, **SIZES}
+ONE_SEGMENT = {"type_vocab_size": 1, **LONG}
 RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "max_relative_positions": 16, **LONG}
 SMALL_EMBEDDINGS = {"embedding_size": 16, **LONG}
 ENCODERS: dict[str, dict[str, Any]] = {  # by transformers' name for the model type
     "bert": LONG,
     "ernie": LONG,
-    "roberta": {"type_vocab_size": 1, **LONG},
-    "xlm-roberta": {"type_vocab_size": 1, **LONG},
-    "camembert": {"type_vocab_size": 1, **LONG},
+    "roberta": ONE_SEGMENT,
+    "xlm-roberta": ONE_SEGMENT,
+    "camembert": ONE_SEGMENT,
     "electra": SMALL_EMBEDDINGS,
     "albert": SMALL_EMBEDDINGS,
     "distilbert": {"dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "hidden_dim": 48},
@@ -57,20 +58,17 @@ DECODERS: dict[str, dict[str, Any]] = {
 FAMILIES = [*ENCODERS, *DECODERS]
 # Further families for the sweep. Most accept BERT's names for their sizes.
 FURTHER_ENCODERS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("esmc", "layoutlm", "megatron-bert", "mra", "tapas", "ultrabert", "yoso"), LONG),
+    **dict.fromkeys((
+        "data2vec-text", "ibert", "jina_embeddings_v3", "roberta-prelayernorm", "xlm-roberta-xl",
+    ), ONE_SEGMENT),
     "canine": {"num_hash_buckets": 64, "local_transformer_stride": 8, "upsampling_kernel_size": 4, **LONG},
-    "data2vec-text": {"type_vocab_size": 1, **LONG},
     "esm": {"position_embedding_type": "absolute", **LONG},
-    "esmc": LONG,
     "flaubert": {"emb_dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "max_position_embeddings": 256},
     "gte": {"type_vocab_size": 2, **LONG},
-    "ibert": {"type_vocab_size": 1, **LONG},
-    "jina_embeddings_v3": {"type_vocab_size": 1, **LONG},
-    "layoutlm": LONG,
     "lilt": {"channel_shrink_ratio": 2, **LONG, "hidden_size": 48},  # a multiple of 6
     "luke": {"entity_vocab_size": 10, "entity_emb_size": 16, **LONG},
     "markuplm": {"max_depth": 2, "xpath_unit_hidden_size": 8, **LONG},
-    "megatron-bert": LONG,
-    "mra": LONG,
     "nystromformer": {"num_landmarks": 8, "segment_means_seq_len": 8, **LONG},
     "perceiver": {
         "d_model": WIDTH, "num_latents": 8, "d_latents": WIDTH, "num_self_attends_per_block": LAYERS, "num_blocks": 1,
@@ -80,73 +78,48 @@ FURTHER_ENCODERS: dict[str, dict[str, Any]] = {
         "axial_pos_embds_dim": [16, 16], "num_buckets": 4, "lsh_attn_chunk_length": 8, "local_attn_chunk_length": 8,
         "attn_layers": ["local", "lsh", "local"], "is_decoder": False, **LONG,
     },
-    "roberta-prelayernorm": {"type_vocab_size": 1, **LONG},
     "roc_bert": {"pronunciation_vocab_size": 20, "shape_vocab_size": 20, "pronunciation_embed_dim": 8,
         "shape_embed_dim": 8, **LONG,
     },
-    "tapas": LONG,
-    "ultrabert": LONG,
     "xlm": {"emb_dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS, "max_position_embeddings": 256},
-    "xlm-roberta-xl": {"type_vocab_size": 1, **LONG},
     "xmod": {"type_vocab_size": 1, "languages": ["en_XX"], "default_language": "en_XX", **LONG},
-    "yoso": LONG,
 }  # fmt: skip
 ROLES = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
 GROUPED = {"num_key_value_heads": HEADS, "head_dim": 8, **LONG}
+SLIDING = {"sliding_window": 16, **GROUPED}
 EXPERTS = {"num_local_experts": 4, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, **GROUPED}
 FURTHER_DECODERS: dict[str, dict[str, Any]] = {
-    "arcee": GROUPED,
-    "biogpt": LONG,
+    **dict.fromkeys(("biogpt", "falcon", "gpt_neox", "persimmon", "phi"), LONG),
+    **dict.fromkeys((
+        "arcee", "diffllama", "doge", "gemma", "glm", "glm4", "helium", "mistral", "nemotron", "olmo", "olmo2",
+        "phi3", "qwen3", "seed_oss", "smollm3", "stablelm", "starcoder2",
+    ), GROUPED),
+    **dict.fromkeys(("exaone4", "ministral", "olmo3"), SLIDING),
+    **dict.fromkeys(("gpt_oss", "mixtral", "qwen3_moe"), EXPERTS),
     "bloom": {"hidden_size": WIDTH, "n_layer": LAYERS, "n_head": HEADS},
     "ctrl": {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "dff": 48, "n_positions": 256},
     "deepseek_v3": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
         "v_head_dim": 8, "first_k_dense_replace": 1, "n_routed_experts": 4, "n_group": 1, "topk_group": 1,
         "num_experts_per_tok": 2, "moe_intermediate_size": 16, "num_key_value_heads": HEADS, **LONG,
     },
-    "diffllama": GROUPED,
-    "doge": GROUPED,
-    "exaone4": {"sliding_window": 16, **GROUPED},
-    "falcon": LONG,
-    "gemma": GROUPED,
     "gemma2": {"query_pre_attn_scalar": 8, "sliding_window": 16, **GROUPED},
     "gemma3_text": {"query_pre_attn_scalar": 8, "sliding_window": 16, **GROUPED},
-    "glm": GROUPED,
-    "glm4": GROUPED,
     "gpt_bigcode": {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 256},
     "gpt_neo": {"hidden_size": WIDTH, "num_layers": 2, "num_heads": HEADS, "window_size": 8,
         "attention_types": [[["global", "local"], 1]], "max_position_embeddings": 256,
     },
-    "gpt_neox": LONG,
-    "gpt_oss": EXPERTS,
     "gptj": {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "rotary_dim": 4, "n_positions": 256},
-    "helium": GROUPED,
     "jamba": {"attn_layer_period": 3, "attn_layer_offset": 1, "mamba_d_state": 4, "use_mamba_kernels": False,
         **EXPERTS,
     },
     "minicpm3": {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8,
         "num_key_value_heads": HEADS, **LONG,
     },
-    "ministral": {"sliding_window": 16, **GROUPED},
-    "mistral": GROUPED,
-    "mixtral": EXPERTS,
     "modernbert-decoder": {"local_attention": 8, "global_attn_every_n_layers": 2, **LONG, **ROLES},
     "mpt": {"d_model": WIDTH, "n_heads": HEADS, "n_layers": LAYERS, "max_seq_len": 256},
-    "nemotron": GROUPED,
-    "olmo": GROUPED,
-    "olmo2": GROUPED,
-    "olmo3": {"sliding_window": 16, **GROUPED},
     "openai-gpt": {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 256},
     "opt": {"ffn_dim": 48, "word_embed_proj_dim": WIDTH, **LONG},
-    "persimmon": LONG,
-    "phi": LONG,
-    "phi3": GROUPED,
     "qwen2_moe": {"shared_expert_intermediate_size": 16, **EXPERTS},
-    "qwen3": GROUPED,
-    "qwen3_moe": EXPERTS,
-    "seed_oss": GROUPED,
-    "smollm3": GROUPED,
-    "stablelm": GROUPED,
-    "starcoder2": GROUPED,
 }  # fmt: skip
 FURTHER = [*FURTHER_ENCODERS, *FURTHER_DECODERS]
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {  # unusual configurations of families above

@@ -70,11 +70,10 @@ def test_frame_sentences_are_distinct_transfers_that_pass_the_papers_filters(tmp
     assert found == {frozenset(names) for names in (("thing",), ("thing", "giver"), ("thing", "recipient"))}
 
 
-@pytest.mark.parametrize("name", ["file", "file/deeper", "x" * 300])
-def test_a_place_that_cannot_be_written_is_one_line(tmp_path, name):
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(UserError, match=f"^cannot write {tmp_path / name}: .*: choose another location$"):
-        write_corpus(tmp_path / name, 2, 1)
+    with pytest.raises(UserError, match=f"^cannot write {tmp_path / 'file'}: .*: choose another location$"):
+        write_corpus(tmp_path / "file", 2, 1)
     assert (tmp_path / "file").read_text() == "mine"
 
 

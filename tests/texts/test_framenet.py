@@ -1,6 +1,5 @@
 """The paper's sentences, from FrameNet as distributed and from JSON lines."""
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -88,18 +87,13 @@ def write(path, text):
     path.write_text(text, encoding="utf-8")
 
 
-def test_the_filters_leave_the_one_good_sentence(corpus):
-    chosen, refused = choose(*read_framenet(corpus))
-    assert chosen == [FrameSentence("Ann & Bo were softly humming .", (21, 28), ((0, 8),))]
-    assert chosen[0].words() == ("humming", ("Ann & Bo",))
-    assert sum(refused.values()) == len(CASES) - 2  # long and unannotated sentences are not read at all
-
-
-@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize("case", CASES)
 def test_each_filter_refuses_its_own_case(corpus, case):
     write(corpus / "lu" / "lu10.xml", unit(CASES[case]))
     chosen, refused = choose(*read_framenet(corpus))
-    assert len(chosen) == 1
+    assert chosen == [FrameSentence("Ann & Bo were softly humming .", (21, 28), ((0, 8),))]
+    assert chosen[0].words() == ("humming", ("Ann & Bo",))
+    # Long and unannotated sentences are not read at all.
     assert sum(refused.values()) == (0 if case in {"too long", "no annotation"} else 1)
 
 
@@ -203,14 +197,8 @@ def test_json_lines_are_read_with_spans(tmp_path):
         ('{"sentence": "a b", "target": 3, "core_elements": ["b"]}', "line 2: an entry is missing"),
         ('{"sentence": "a b", "target": "c", "core_elements": ["b"]}', "line 2: target 'c' is not in"),
         ('{"sentence": "a b", "target": "a", "core_elements": ["b", "d"]}', "line 2: core element 'd' is not in"),
-        (
-            json.dumps({"sentence": "b" * 200_000 + " a", "target": "a", "core_elements": ["a"]}),
-            "a sentence has 200002 characters and 1 core elements, but at most",
-        ),
-        (
-            json.dumps({"sentence": "a b", "target": "a", "core_elements": ["b"] * 10_000}),
-            "and 10000 core elements, but at most",
-        ),
+        (f'{{"sentence": "{"b" * 1999} a", "target": "a", "core_elements": ["a"]}}', "2001 characters and 1 core elem"),
+        ('{"sentence": "a b", "target": "a", "core_elements": ["b"%s]}' % (', "b"' * 50), "and 51 core elements, but"),
     ],
     ids=lambda text: text[:20],
 )

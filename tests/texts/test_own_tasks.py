@@ -74,99 +74,56 @@ def test_classes_of_a_dataset_keep_their_order():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"dev": FRAME.assign(a=["x", None, "z", "w"])}, "^task complaints, dev, row 2: column 'a' has no value: add"),
-        ({"dev": FRAME.assign(y=[1, 0, np.nan, 1])}, "^task complaints, dev, row 3: column 'y' has no value"),
-        ({"dev": FRAME.assign(y=["no", "yes", pd.NA, "no"])}, "^task complaints, dev, row 3: column 'y' has no value"),
-        ({"dev": FRAME.assign(b=["x", 3, "z", "w"])}, "^task complaints, dev, row 2: column 'b' must hold text, not 3"),
-        ({"train": FRAME[:1], "labels": ["no", "x"]}, "dev, row 2: unknown label 'yes': expected one of no, x"),
-        ({"train": FRAME.assign(y=["no", "x"] * 2)}, "^task complaints, dev, row 2: unknown label 'yes'"),
-        ({"metric": "pearson"}, "^task complaints, dev, row 1: unknown label 'no': expected a number"),
-        ({"dev": FRAME.assign(y=[1, 0.5, 2, 1])}, "^task complaints: labels such as 0.5 are scores, which need"),
-        ({"dev": FRAME.assign(y="no")}, "^task complaints has the labels \\('no',\\), but needs"),
-        ({"dev": FRAME.assign(y=list("abca")), "metric": "f1"}, "has 3 classes, but the metric f1 needs two"),
+        # Tables
+        ({"dev": 3}, "^task complaints, dev must be a DataFrame, a Dataset or the path of a CSV or TSV file, not 3"),
+        ({"dev": FRAME.groupby("y")}, "^task complaints, dev must be a DataFrame, .* not a DataFrameGroupBy"),
+        ({"dev": datasets.Dataset.from_pandas(FRAME).to_iterable_dataset().map(dict)}, "dev must be a DataFrame"),
+        ({"dev": "rows.json"}, "^rows.json is neither CSV nor TSV"),
+        # Columns
         ({"texts": "text"}, "^task complaints, dev must have one column 'text': its columns are"),
         ({"texts": ("a", "b", "y")}, "^task complaints has 3 columns of texts, but must have one or two"),
         ({"dev": pd.concat([FRAME, FRAME["a"]], axis=1)}, "must have one column 'a': its columns are"),
         ({"dev": FRAME[:0]}, "^task complaints, dev has no rows"),
-        ({"dev": 3}, "^task complaints, dev must be a DataFrame, a Dataset or the path of a CSV or TSV file, not 3"),
-        ({"dev": [{"a": "x"}]}, "^task complaints, dev must be a DataFrame, .* not a list"),
-        ({"dev": "rows.json"}, "^rows.json is neither CSV nor TSV"),
-        ({"dev": "nowhere.csv"}, "^cannot read nowhere.csv"),
-        ({"metric": "accurracy"}, "^task complaints: unknown metric 'accurracy': did you mean accuracy"),
-        ({"name": "RTE"}, "^'RTE' cannot be the name of your own task"),
-        ({"name": "my task"}, "^'my task' cannot be the name of your own task: use letters and digits"),
-        ({"name": "skip"}, "^'skip' cannot be the name of your own task"),
-        ({"name": 3}, "^name must be text, not 3"),
-        ({"texts": 3}, "^texts must be text or a collection of text, not 3"),
-        # Columns
-        (
-            {"dev": ROWS | {"y": ["no", "yes"]}},
-            "^task complaints, dev has no rows, or its columns differ in length: .*2",
-        ),
-        ({"dev": ROWS | {"b": ["x"]}}, "dev has no rows, or its columns differ in length"),
+        ({"dev": ROWS | {"b": ["x"]}}, "dev has no rows, or its columns differ in length: .*1"),
         ({"dev": ROWS | {"a": None}}, "^task complaints, dev: column 'a' must be a list of values, not None"),
-        ({"dev": ROWS | {"y": 5}}, "^task complaints, dev: column 'y' must be a list of values, not 5"),
         ({"dev": ROWS | {"y": np.array(5)}}, "^task complaints, dev: column 'y' must be a list of values"),
         ({"dev": ROWS | {"a": "wxyz"}}, "^task complaints, dev: column 'a' must be a list of values, not 'wxyz'"),
         ({"dev": ROWS | {"a": dict.fromkeys("wxyz")}}, "column 'a' must be a list of values, not a dict"),
-        ({"dev": None}, "^task complaints, dev must be a DataFrame, .* not None"),
-        ({"dev": FRAME.groupby("y")}, "^task complaints, dev must be a DataFrame, .* not a DataFrameGroupBy"),
-        ({"dev": datasets.Dataset.from_pandas(FRAME).to_iterable_dataset().map(dict)}, "dev must be a DataFrame"),
-        # Texts
-        (
-            {"dev": ROWS | {"a": ["x", "\ud800 y", "z", "w"]}},
-            r"^task complaints, dev, row 2: column 'a' must hold text,",
-        ),
+        # Cells
+        ({"dev": FRAME.assign(a=["x", None, "z", "w"])}, "^task complaints, dev, row 2: column 'a' has no value: add"),
         ({"dev": ROWS | {"a": ["x", "y", " \n", "w"]}}, "^task complaints, dev, row 3: column 'a' has no value"),
-        ({"name": "a\ud800"}, "^name must be text, not"),
-        # Labels
-        ({"dev": ROWS | {"y": ["no", "\ud800"] * 2}}, r"dev, row 2: column 'y' must hold text, not '\\ud800'"),
-        (
-            {"dev": ROWS | {"y": [["a"], ["b"]] * 2}},
-            "dev, row 1: column 'y' must hold text or numbers, not a list of 'a'",
-        ),
-        ({"dev": ROWS | {"y": [{"a": 1}, {"b": 2}] * 2}}, "must hold text or numbers, not a dict"),
-        ({"dev": ROWS | {"y": [np.array([1, 2]), np.array([3, 4])] * 2}}, "must hold text or numbers, not a list"),
-        ({"dev": ROWS | {"y": pd.to_datetime(["2019-01-01", "2020-01-01"] * 2)}}, "or numbers, not a Timestamp"),
-        ({"dev": ROWS | {"y": [1j, 2j] * 2}}, "must hold text or numbers, not a complex"),
-        ({"dev": ROWS | {"y": [True, 1, False, 0]}}, "row 2: column 'y' must hold true or false, not 1"),
-        ({"dev": ROWS | {"y": ["1", 1, "0", 0]}}, "row 2: column 'y' must hold text, not 1"),
         ({"dev": ROWS | {"y": ["no", "NaN", "yes", "no"]}}, "row 2: column 'y' has no value"),
-        ({"dev": ROWS | {"y": ["0.5", "1", "2", "3"]}}, "labels such as 0.5 are scores, which need the metric pearson"),
-        (
-            {"dev": ROWS | {"y": ["yes", "yes ", "no", "no"]}},
-            "has the labels \\('no', 'yes', 'yes '\\), but needs two or more",
-        ),
-        ({"labels": ["no", "yes", "no"]}, "has the labels \\('no', 'yes', 'no'\\), but needs two or more, each in one"),
-        (
-            {"train": ROWS | {"y": ["1", "1.0", "0", "1"]}},
-            "has the labels .*, but needs two or more, each in one spelling",
-        ),
-        ({"labels": ["no", " no", "yes"]}, "has the labels .*, but needs two or more, each in one spelling"),
-        (
-            {"dev": ROWS | {"y": ["1_0", "2", "3", "4"]}, "metric": "pearson"},
-            "row 1: unknown label '1_0': expected a number",
-        ),
+        ({"dev": FRAME.assign(b=["x", 3, "z", "w"])}, "^task complaints, dev, row 2: column 'b' must hold text, not 3"),
+        ({"dev": ROWS | {"y": ["no", "\ud800"] * 2}}, r"dev, row 2: column 'y' must hold text, not '\\ud800'"),
+        ({"dev": ROWS | {"y": [["a"], ["b"]] * 2}}, "row 1: column 'y' must hold text or numbers, not a list of 'a'"),
+        ({"dev": ROWS | {"y": [True, 1, False, 0]}}, "row 2: column 'y' must hold true or false, not 1"),
+        # Labels
+        ({"train": FRAME[:1], "labels": ["no", "x"]}, "dev, row 2: unknown label 'yes': expected one of no, x"),
+        ({"train": FRAME.assign(y=["no", "x"] * 2)}, "^task complaints, dev, row 2: unknown label 'yes'"),
+        ({"metric": "pearson"}, "^task complaints, dev, row 1: unknown label 'no': expected a number"),
         (
             {"dev": ROWS | {"y": ["1", "\u0663", "3", "4"]}, "metric": "pearson"},
-            "row 2: unknown label '\u0663': expected",
+            "row 2: unknown label '\u0663'",
         ),
-        # What the metric needs
+        ({"dev": FRAME.assign(y=[1, 0.5, 2, 1])}, "^task complaints: labels such as 0.5 are scores, which need"),
         (
-            {"train": FRAME, "dev": ROWS | {"y": ["yes"] * 4}},
-            "dev: every label is yes: add rows with other labels",
+            {"dev": FRAME.assign(y="no")},
+            "^task complaints has the labels \\('no',\\), but needs two or more, each in one",
         ),
-        ({"train": FRAME, "dev": ROWS | {"y": ["no"] * 4}, "metric": "f1"}, "dev: every label is no: add"),
+        ({"dev": ROWS | {"y": ["yes", "yes ", "no", "no"]}}, "has the labels \\('no', 'yes', 'yes '\\), but needs two"),
+        ({"train": ROWS | {"y": ["1", "1.0", "0", "1"]}}, "has the labels .*, but needs two or more"),
+        # Metrics
+        ({"metric": "accurracy"}, "^task complaints: unknown metric 'accurracy': did you mean accuracy"),
+        ({"dev": FRAME.assign(y=list("abca")), "metric": "f1"}, "has 3 classes, but the metric f1 needs two"),
+        ({"train": FRAME, "dev": ROWS | {"y": ["yes"] * 4}}, "dev: every label is yes: add rows with other labels"),
         ({"train": ROWS | {"y": ["no"] * 4}, "labels": ["no", "yes"]}, "train: every label is no: add"),
-        (
-            {"dev": ROWS | {"y": [2.5] * 4}, "metric": "pearson"},
-            "dev: every label is about 2.5: add",
-        ),
         ({"dev": ROWS | {"y": [1, 1, 1, 1 + 1e-9]}, "metric": "pearson"}, "dev: every label is about 1.0: add"),
         # Names
+        ({"name": 3}, "^name must be text, not 3"),
+        ({"name": "my task"}, "^'my task' cannot be the name of your own task: use letters and digits"),
         *(
             ({"name": name}, "cannot be the name of your own task")
-            for name in ("or", "and", "in", "-a", "1a", "x" * 300, "last-two-new", "From_SEP")
+            for name in ("RTE", "skip", "or", "1a", "x" * 61, "From_SEP")
         ),
     ],
 )
@@ -179,17 +136,11 @@ def test_a_fault_is_one_line_that_names_its_row(given, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b,y\nx,y,no\nx,,yes\n", "line 3: column 'b' has no value"),
         ('a,b,y\n"x\ny",z,no\nx,y,\n', "line 4: column 'y' has no value"),
         ("a,b,y\nx,y,no,z\n", "line 2 has 4 fields, but the header has 3"),
         ('a,b,y\nx,"y,no\n', "line 2: unexpected end of data: an open quotation mark or"),
         ("a,a,y\nx,y,no\n", "line 1: two columns have the same name"),
         ("", "rows.csv is empty or begins with an empty line: its first line must name"),
-        ("\na,b,y\n", "rows.csv is empty or begins with an empty line"),
-        ("a,b,y\n", r"rows.csv\) has no rows"),
-        ("a,b,y\nx,y,0.5\nx,y,1.5\n", "labels such as 0.5 are scores, which need the metric pearson"),
-        ("a,b,y\nx,y,1.0\nx,y,NaN\n", "line 3: column 'y' has no value"),
-        ("a,b,y\nx," + "y" * 200_000 + ",no\n", "line 2: field larger than field limit .131072.: .* a long text?"),
     ],
 )
 def test_a_fault_of_a_file_names_its_line(tmp_path, text, message):
@@ -233,19 +184,13 @@ def test_a_task_file_gives_the_same_task(tmp_path):
         (TASK_FILE.replace("dev.csv", "none.csv"), "cannot read .*none.csv"),
         (TASK_FILE.replace("[a, b]", "&a [*a]"), "task.yaml, line 4: .* found unconstructable recursive node"),
         ("name: [", "task.yaml, line 2: this is not valid YAML"),
-        ("", "task.yaml has no field"),
         ("- name", "task.yaml has no field"),
         (TASK_FILE.replace("train.csv", "~"), "task.yaml: the field train is empty: give a value, or remove the field"),
         (TASK_FILE.replace("label: y", "label: [y]"), "task.yaml: label must be text, not a list of 'y'$"),
-        (
-            TASK_FILE.replace("dev.csv", "empty.csv"),
-            "empty.csv is empty or begins with an empty line: its first line must name",
-        ),
     ],
 )
 def test_a_fault_of_a_task_file_is_one_line(tmp_path, text, message):
     FRAME.to_csv(tmp_path / "train.csv", index=False)
-    (tmp_path / "empty.csv").touch()
     (tmp_path / "task.yaml").write_text(text)
     with pytest.raises(bs.UserError, match=message) as error:
         read_task_file(tmp_path / "task.yaml")
