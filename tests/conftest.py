@@ -59,7 +59,6 @@ LONGEST = (
     "jobs/test_run.py",
     "docs/test_adding.py",
     "compare/test_against.py",
-    "cli/test_bars.py",
     "attack/test_kills.py",
     "jobs/test_plan.py",
 )

@@ -37,16 +37,21 @@ def ci(folder: Path, pip: str, **variables: str) -> tuple[int, str, list[str]]:
     return done.returncode, done.stdout.splitlines()[-1], (folder / "calls").read_text().splitlines()
 
 
-def test_the_pinned_versions_are_tested(tmp_path):
-    code, last, calls = ci(tmp_path, "")
-    assert (code, last) == (0, "== tested with the pinned versions of requirements/")
-    assert [call.split()[0] for call in calls] == ["NEWEST=", "NEWEST="]
+NEWEST = "the newest versions, because the index lacks numpy==9.9"
 
 
-def test_the_newest_versions_are_tested_if_the_index_lacks_a_pinned_file(tmp_path):
-    code, last, calls = ci(tmp_path, LACKING)
-    assert (code, last) == (0, "== tested with the newest versions, because the index lacks numpy==9.9")
-    assert [call.split()[0] for call in calls] == ["NEWEST=", "NEWEST=yes", "NEWEST=yes"]
+@pytest.mark.parametrize(
+    ("pip", "tests", "last", "versions"),
+    [
+        ("", "0", "the pinned versions of requirements/", ["", ""]),
+        ("", "2", "the pinned versions of requirements/", ["", ""]),  # named after failed tests, too
+        (LACKING, "0", NEWEST, ["", "yes", "yes"]),
+    ],
+)
+def test_the_newest_versions_are_tested_if_the_index_lacks_a_pinned_file(tmp_path, pip, tests, last, versions):
+    code, said, calls = ci(tmp_path, pip, TESTS=tests)
+    assert (code, said) == (int(tests), f"== tested with {last}")
+    assert [call.split()[0] for call in calls] == [f"NEWEST={version}" for version in versions]
 
 
 @pytest.mark.parametrize("pip", [TAMPERED, UNREACHABLE, "ERROR: No space left on device\n"])
@@ -54,8 +59,3 @@ def test_any_other_failure_of_the_installation_ends_the_run(pip, tmp_path):
     code, last, calls = ci(tmp_path, pip)
     assert (code, last) == (1, "== tested nothing: the installation failed")
     assert calls == ["NEWEST= install"]
-
-
-def test_the_versions_are_named_after_failed_tests_too(tmp_path):
-    code, last, _ = ci(tmp_path, "", TESTS="2")
-    assert (code, last) == (2, "== tested with the pinned versions of requirements/")

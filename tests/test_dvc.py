@@ -29,9 +29,6 @@ TRAINED, MEASURED = "finetune@rte-pretrained-1", "measure@rte-pretrained-1"
 # For each change: the file, the text to replace (None: append), the new text, and the stages that become out of date.
 CHANGES = {
     "code of a measure": ("bertsecrets/measures/scores.py", None, "# changed", {MEASURED, "verify"}),
-    "code of patterns": ("bertsecrets/patterns/classifier.py", None, "# changed", {MEASURED}),
-    "code of training": ("bertsecrets/models/training/finetune.py", None, "# changed", {TRAINED, MEASURED}),
-    "code of sessions": ("bertsecrets/session.py", None, "# changed", {TRAINED, MEASURED}),
     "code that reads rows": ("bertsecrets/texts/glue.py", None, "# changed", {"glue@rte", TRAINED, MEASURED}),
     "code that locates models": (
         *("bertsecrets/models/locations.py", None, "# changed"),
@@ -43,7 +40,6 @@ CHANGES = {
     "a claim": ("expected/C-change.yaml", None, "# changed", {"verify"}),
     "the libraries": ("requirements/base.txt", None, "# changed", {TRAINED, MEASURED, "verify"}),
     "weights": ("my-bert/model.safetensors", None, "changed", {"encoder"}),
-    "a tokenizer": ("my-bert/tokenizer.json", None, " ", {"encoder"}),
     "a text": ("my-glue/RTE/dev.tsv", "the", "teh", {"glue@rte"}),
     "a label": ("my-glue/RTE/train.tsv", "\tnot_entailment", "\tentailment", {"glue@rte"}),
     "finetune": ("params.yaml", "epochs: 3", "epochs: 4", {TRAINED}),
@@ -117,7 +113,6 @@ def test_changed_weights_and_labels_reach_training_and_measures(lab):
 
 
 def test_metrics_and_plots_show_the_effect_of_a_change(lab, tmp_path):
-    assert "C1-rte" in run(lab, "metrics", "show")
     with changed(lab, "attention"):
         params = lab / "params.yaml"
         params.write_text(params.read_text().replace("examples: 999", "examples: 4"))

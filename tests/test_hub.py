@@ -78,10 +78,7 @@ def failing(error: Exception):
 
 REFUSALS = {
     "no login": (Fault("api", 401), "cannot download model someone/tiny-bert: Client error '401"),
-    "gated": (Fault("api", 403, {"X-Error-Code": "GatedRepo"}), "Cannot access gated repo"),
     "no repository": (Fault("api", 404, {"X-Error-Code": "RepoNotFound"}), "Repository Not Found"),
-    "too many requests": (Fault("GET model.safetensors", 429), "429"),
-    "server error": (Fault("api", 500), "500 Internal Server Error"),
     "connection cut": (Fault("GET model.safetensors", cut=True), "cannot download model someone/tiny-bert: "),
     "altered weights": (
         Fault("GET model.safetensors", altered=True),
@@ -129,8 +126,7 @@ def test_an_untrusted_certificate_names_the_variable_that_is_read(hub: Hub, monk
 
 
 @pytest.mark.parametrize(
-    "error",
-    [AttributeError("no attribute 'request'"), OSError(errno.EBADF, "Bad file descriptor"), RuntimeError("closed")],
+    "error", [AttributeError("no attribute 'request'"), OSError(errno.EBADF, "Bad file descriptor")]
 )
 @pytest.mark.parametrize("gone", [False, True])
 def test_an_error_of_the_client_is_explained_by_another_request(hub: Hub, monkeypatch, error, gone):
@@ -169,16 +165,12 @@ class Terminal(io.StringIO):
 def test_progress_is_shown_on_a_terminal_alone(hub: Hub, monkeypatch, stream, off, shown):
     monkeypatch.setenv("TQDM_DISABLE", off)
     open_config(locate(MODEL))  # disables the progress bars of transformers, as at every start
+    assert not any(asked.endswith(".safetensors") for asked in hub.asked)  # the configuration alone
     seen = stream()
     monkeypatch.setattr(sys, "stderr", seen)
     open_classifier(locate(MODEL), task("rte"))
     assert ("100%" in seen.getvalue()) == shown
     assert huggingface_hub.utils.are_progress_bars_disabled()
-
-
-def test_the_configuration_alone_brings_no_weights(hub: Hub):
-    assert open_config(locate(MODEL)).model_type == "bert"
-    assert not any(asked.endswith(".safetensors") for asked in hub.asked)
 
 
 def test_pickled_weights_of_the_hub_are_not_fetched(hub: Hub, own_bert):

@@ -126,9 +126,8 @@ def test_pytest_judges_a_checkpoint(own, without_model, tmp_path, quick):
 
     code, output = bench("--task", "RTE")
     assert code in (0, 1), output
-    of = {
-        verdict["id"]: verdict for verdict in json.loads((tmp_path / "b.json").read_text())["bertsecrets"]["verdicts"]
-    }
+    verdicts = json.loads((tmp_path / "b.json").read_text())["bertsecrets"]["verdicts"]
+    of = {verdict["id"]: verdict for verdict in verdicts}
     assert {verdict["task"] for verdict in of.values()} == {"rte"}
     assert of["C2-rte"]["reason"] == OF_PRETRAINED
     assert of["E1-rte"]["models"] == [str(own)]
@@ -173,18 +172,8 @@ def test_a_checkpoint_is_judged_and_compared_on_validation_rows_alone(
 
 
 def test_a_limited_report_skips_ablation_and_says_how_to_include_it(capsys, own, without_model, tmp_path):
-    words = (
-        "report",
-        "--task",
-        "rte",
-        "--limit",
-        4,
-        *without_model,
-        "--checkpoint",
-        own,
-        "--json",
-        tmp_path / "v.json",
-    )
+    words = ("report", "--task", "rte", "--limit", 4, *without_model, "--checkpoint", own)
+    words = (*words, "--json", tmp_path / "v.json")
 
     def judged(*more):
         assert main([str(word) for word in (*words, *more)]) in (0, 1)

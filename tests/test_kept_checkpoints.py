@@ -156,12 +156,3 @@ def test_a_run_without_checkpoints_gives_the_same_verdicts(capsys, shared, tmp_p
     assert again[1] == said["none"][1]
     assert not re.search("fine-tuning|deleted", again[2].err)
     assert "none damaged" in run(capsys, "store", "verify", "--store", rooms["none"] / "runs")
-
-
-@pytest.mark.slow
-def test_parallel_jobs_delete_no_checkpoint_that_another_job_needs(capsys, shared, tmp_path):
-    code, values, captured = reported(capsys, ["run", "--jobs", 2], shared, tmp_path, "--keep-checkpoints", "none")
-    assert sizes(tmp_path) == []
-    assert len(re.findall("deleted the checkpoint .*-s1: ", captured.err)) == 2  # each as soon as it was measured
-    assert len(values) == 2
-    assert code in (0, 1)

@@ -165,18 +165,15 @@ def test_a_runner_without_a_home_is_told_to_name_a_store(tmp_path):
     assert not done.calls
 
 
-@pytest.mark.parametrize("version", ["3.9", "3.10", "3.13"])
+@pytest.mark.parametrize("version", ["3.10", "3.13"])
 def test_the_action_refuses_another_python_before_it_installs(tmp_path, version):
     python = tmp_path / "python"
-    python.write_text(
-        f"#!/bin/sh\nexec {sys.executable} -c 'import sys; "
-        f'sys.version_info = ({version.replace(".", ", ")}, 0); \'"$2"\n'
-    )
+    fake = f"import sys; sys.version_info = ({version.replace('.', ', ')}, 0); "
+    python.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{fake}'\"$2\"\n")
     python.chmod(0o755)
     (tmp_path / "x").mkdir()
-    done = run_step(
-        step("judge", "Install")["run"], {"PYTHON": str(python), "SOURCE": ".", "TORCH": "cpu"}, tmp_path / "x"
-    )
+    given = {"PYTHON": str(python), "SOURCE": ".", "TORCH": "cpu"}
+    done = run_step(step("judge", "Install")["run"], given, tmp_path / "x")
     assert (done.code, "is not Python 3.11 or 3.12: set the variable PYTHON" in done.output) == (2, True)
 
 

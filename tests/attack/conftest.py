@@ -39,10 +39,6 @@ COMMANDS = {
         ["measure", "special-tokens", "@subject", "--save", "@kept", "--json", "@values.json"],
     ),
     "grid": ([], ["measure", "head-ablation", "@subject", *SHORT_RUN, "--json", "@heads.json"]),
-    "report": (
-        [["report", "@subject", *SHORT_RUN, "--claim", "E1-rte", *OUTPUTS]],
-        ["report", "@subject", "--claim", "E1-rte", *OUTPUTS],
-    ),
     "report with a page": (
         [["report", "@subject", *SHORT_RUN, "--claim", "E1-rte", *OUTPUTS, *PAGE]],
         ["report", "@subject", "--claim", "E1-rte", *OUTPUTS, *PAGE],

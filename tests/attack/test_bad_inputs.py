@@ -234,20 +234,16 @@ OPTIONS = [
     option("a long name of a task", ("measure", "scores", "--task", "t" * 5000, *COMMON), "unknown task"),
     option("a task's near matches", ("measure", "scores", "--task", "rtee", *COMMON), "did you mean rte"),
     option("a claim's near matches", ("explain", "C1-rt"), "unknown claim 'C1-rt': did you mean C1-rte"),
-    option("an unknown claim", ("report", "--claim", "Z9", *COMMON), "unknown claim 'Z9'"),
     option("wide digits of a limit", (*MEASURE, "--limit", "\u0663"), "is not a whole number"),
     option("a very long seed", (*MEASURE, "--seed", "9" * 5000), "is not a whole number"),
     option("a seed out of range", (*FINETUNE, "--seed", str(2**32)), f"seed {2**32} is out of range"),
-    option("a negative seed", (*MEASURE, "--seed", "-1"), "seed -1 is out of range"),
     option("too many seeds", (*CLAIM, "--seeds", "100000"), "seeds 100000 is out of range: give 1 to 100"),
-    option("a word for seeds", (*CLAIM, "--seeds", "some"), "seeds must be a whole number or auto, not 'some'"),
     option("a budget without auto", (*CLAIM, "--seeds", "3", "--budget", "1h"), "auto, or leave out `budget`"),
     *(option(f"a budget of {budget!r}", (*CLAIM, "--seeds", "auto", f"--budget={budget}"),
              f"budget {budget!r} is not a duration: give one such as 90s, 20min or 2h")
-      for budget in ("20", "min", "0min", "-5min", "20 minutes", "1e9s", "")),
+      for budget in ("20", "0min")),
     option("an unknown precision", (*FINETUNE, "--precision", "float16"), ("unknown precision 'float16'", "bfloat16")),
     option("no jobs", (*RUN, "--jobs", "0"), "jobs 0 is out of range: give 1 to"),
-    option("a plan of no jobs", (*PLAN, "--jobs", "0"), "jobs 0 is out of range"),
     option("no threads", (*PLAN, "--threads", "0"), "threads 0 is out of range"),
     option("GPUs of this machine", (*RUN, "--gpus", "1"), "--gpus requires --ray: to choose the device"),
     option("no frames to plan with", ("plan", "--claim", "B1", *COMMON), "frame-heads needs the option frames"),
@@ -258,7 +254,6 @@ OPTIONS = [
     option("more examples than are measured", (*CLAIM, "--html", "x.html", "--examples", "7"),
            "argument --examples: 7 is out of range: give 0 to 6"),
     option("a device without data", (*MEASURE, "--device", "meta"), "device 'meta' is not available"),
-    option("an unknown device", (*MEASURE, "--device", "c" * 5000), "is not available"),
     option("no name of a measure's option", (*SCORES, "--option", "="), "NAME=VALUE"),
     option("an unknown option of a measure", (*MEASURE, "--option", "padded-to=50"),
            "measure scores has no option padded_to"),
@@ -276,7 +271,6 @@ OPTIONS = [
     option("verdicts and a pin", ("compare", "{room}/v.json", PIN), "give two files of verdicts"),
     *(option(f"{name}={value}", (*PLAN[:3], *more), f"bertsecrets: {name} in the environment: {says}",
              environment=((name, value),)) for name, value, more, says in (
-        ("BERTSECRETS_JOBS", "abc", COMMON, "'abc' is not a whole number"),
         ("BERTSECRETS_JOBS", "0", COMMON, "jobs 0 is out of range"),
         ("BERTSECRETS_MODEL", "x@", COMMON[2:], "x@ has no revision"),
         ("BERTSECRETS_GLUE", "none", (*COMMON[:2], *COMMON[4:]), "no GLUE folder"),
@@ -291,7 +285,6 @@ OPTIONS = [
     pyproject("model = [1", "pyproject.toml: "),
     pyproject("budget = '2h'", "unknown option 'budget' in this table: known: model"),
     pyproject("train-limit = 5\ntrain_limit = 6", "duplicate key 'train_limit'"),
-    pyproject('seeds = "3"', "seeds must be a whole number or auto, not '3'"),
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------- outputs
@@ -322,7 +315,6 @@ OUTPUTS = [
     ),
     output("--json in a loop of links", (*SCORES, "--json", "loop"), "cannot write loop", loop),
     output("--save to a file", (*SCORES, "--save", "{room}/x"), "cannot write {room}/x", written("x", "mine")),
-    output("--save below a loop of links", (*SCORES, "--save", "loop/kept"), "cannot write loop/kept", loop),
     output("--save to no place", (*SCORES, "--save", "/proc/saved"), "cannot write /proc/saved"),
     output("--output to no place", (*FINETUNE, "--output", "/proc/model"), "cannot write /proc/model"),
     output("--output to a file", (*FINETUNE, "--output", "{room}/x"), "a file exists where", written("x", "mine")),
@@ -340,7 +332,6 @@ OUTPUTS = [
         "cannot write /proc/store",
         environment=(("BERTSECRETS_JOBS", "2"),),
     ),
-    output("--store of a whole report", ("report", *COMMON, "--store", "/proc/store"), "cannot write /proc/store"),
     output("--store to a file", (*SCORES, "--store", "{room}/x"), "a file exists where a folder", written("x", "mine")),
 ]
 

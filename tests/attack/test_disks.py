@@ -71,8 +71,6 @@ def filled(bench) -> Bench:
 READING = {
     "measure": ["measure", "special-tokens", "@subject", *FEW],
     "report": ["report", "@subject", *FEW, "--claim", "E1-rte", "--claim", "C3"],
-    "explain": ["explain", "E1"],
-    "claims": ["claims"],
 }
 
 

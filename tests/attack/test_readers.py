@@ -143,7 +143,6 @@ def manifest_of(model: ModelRef) -> Any:
 
 READERS = {
     "GLUE": glue("rte", "index\tsentence1\tsentence2\tlabel\n0\ta b\tc\tentailment\n1\td\t\"e\tnot_entailment\n"),
-    "GLUE of one text": glue("sst2", "sentence\tlabel\na b \t1\nc\t0\n"),
     "STS-B": glue("stsb", "index\tsentence1\tsentence2\tscore\n0\ta\tb\t5.000\n1\tc\td\t0.8\n"),
     "frames": Reader("f.jsonl", RECORD * 2, lambda folder: open_frames(folder / "f.jsonl")),
     "FrameNet's frames": Reader("fn/frame/Humming.xml", FRAME, open_frames, files(FRAMENET[1])),

@@ -1,9 +1,6 @@
 """A function that runs pytest in an empty folder."""
 
-import os
-import subprocess
-import sys
-
+import faults
 import pytest
 
 
@@ -16,12 +13,9 @@ def run(tmp_path):
             (tmp_path / "conftest.py").write_text(conftest)
         if ini:
             (tmp_path / "pytest.ini").write_text(f"[pytest]\n{ini}\n")
-        known = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "BERTSECRETS_"))}
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *map(str, words)],
-            cwd=tmp_path, env={**known, **environment}, text=True, encoding="utf-8", errors="replace",
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200,
-        )  # fmt: skip
-        return done.returncode, done.stdout
+        environment = {"PYTHONPATH": str(tmp_path), **environment}  # of `python -m pytest`
+        words = ("pytest", "-p", "no:cacheprovider", *words)
+        ended = faults.run(list(words), tmp_path / "output", cwd=tmp_path, **environment)
+        return ended.code, ended.out + ended.err
 
     return start

@@ -1,19 +1,13 @@
 """Other plugins, conftest files and ways to start pytest neither hide the benchmarks nor change what they report."""
 
 import json
-import subprocess
-import sys
-from dataclasses import replace
-from itertools import product
-from pathlib import Path
 
 import pytest
-from measurements import scored
+from faults import PROJECT
+from verdicts import save_scores
 
-from bertsecrets.store.measurements import save_to_folder
-from bertsecrets.types import Subject
+from bertsecrets.cli.main import main
 
-PROJECT = Path(__file__).parents[2]
 BENCHMARKS = "bertsecrets.benchmarks"
 PUBLISHED = ("-k", "G1-rte-luck or D7-rte-table-1")  # about published figures, so nothing is measured
 
@@ -21,21 +15,17 @@ PUBLISHED = ("-k", "G1-rte-luck or D7-rte-table-1")  # about published figures, 
 # ---------------------------------------------------------------------- ways to name the benchmarks
 
 WAYS = {
-    "command line": (("--pyargs", BENCHMARKS), "", {}),
-    "name of the package": (("--pyargs", "bertsecrets"), "", {}),
-    "a module": (("--pyargs", f"{BENCHMARKS}.test_claims"), "", {}),
-    "addopts": ((), f"addopts = --pyargs {BENCHMARKS}", {}),
-    "PYTEST_ADDOPTS": ((), "", {"PYTEST_ADDOPTS": f"--pyargs {BENCHMARKS}"}),
-    "testpaths": (("--pyargs",), f"testpaths = {BENCHMARKS}", {}),
-    "file of arguments": (("@words.txt",), "", {}),
+    "name of the package": (("--pyargs", "bertsecrets"), ""),
+    "a module": (("--pyargs", f"{BENCHMARKS}.test_claims"), ""),
+    "addopts": ((), f"addopts = --pyargs {BENCHMARKS}"),
+    "testpaths": (("--pyargs",), f"testpaths = {BENCHMARKS}"),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_benchmarks_are_found_however_pytest_is_told_about_them(run, tmp_path, way):
-    words, ini, environment = WAYS[way]
-    (tmp_path / "words.txt").write_text(f"--pyargs\n{BENCHMARKS}\n")
-    code, output = run("--collect-only", "-q", "-k", "C1-rte", "--model", "minilm", *words, ini=ini, **environment)
+def test_the_benchmarks_are_found_however_pytest_is_told_about_them(run, way):
+    words, ini = WAYS[way]
+    code, output = run("--collect-only", "-q", "-k", "C1-rte", "--model", "minilm", *words, ini=ini)
     assert (code, "test_claim[C1-rte]" in output) == (0, True), output
 
 
@@ -47,11 +37,17 @@ def test_benchmarks_without_their_plugin_fail_in_one_line(run):
 
 # ---------------------------------------------------------------------- options of others
 
+
+def test_the_plugin_is_inactive_in_other_test_suites(run, tmp_path):
+    (tmp_path / "test_own.py").write_text("def test_own(pytestconfig):\n    assert pytestconfig.option.model == 'x'\n")
+    code, output = run("--model", "x", conftest="def pytest_addoption(parser):\n    parser.addoption('--model')\n")
+    assert (code, "1 passed" in output, "bertsecrets:" in output) == (0, True, False), output
+
+
 CLASHES = {
     "name": "parser.addoption('--model', default='theirs')",
     "destination": "parser.addoption('--their-model', dest='model', default='theirs')",
     "group": "parser.getgroup('theirs').addoption('--device', default='theirs')",
-    "flag": "parser.addoption('--offline', action='store_true')",
 }
 
 
@@ -63,7 +59,7 @@ def test_a_clash_of_options_names_both_owners_and_the_variable(run, tmp_path, cl
     if clash == "destination":  # ours have a prefix
         assert (code, "test_claim[C1-rte]" in output) == (0, True), output
         return
-    option = {"name": "model", "group": "device", "flag": "offline"}[clash]
+    option = {"name": "model", "group": "device"}[clash]
     line = f"bertsecrets: --{option} is an option of the benchmarks and of {tmp_path / 'conftest.py'}: "
     assert (code, line in output, f"BERTSECRETS_{option.upper()}" in output) == (2, True, True), output
     assert "Traceback" not in output
@@ -108,8 +104,8 @@ def test_a_claim_that_is_executed_again_counts_once(run, tmp_path):
         assert "\n2 claims not about a model: " in output, output
 
 
-@pytest.mark.parametrize("words", [("-n", 2), ("--dist", "load", "--tx", "2*popen"), ("--tx", "popen")])
-def test_other_processes_are_refused(run, words):
+@pytest.mark.parametrize("words", [("-n", 2), ("--tx", "popen")])
+def test_other_processes_are_refused_before_anything_is_opened(run, words):
     code, output = run(*PUBLISHED, *words, "--pyargs", BENCHMARKS)
     assert (code, "pytest-xdist cannot be used" in output) == (2, True), output
 
@@ -143,16 +139,11 @@ def pytest_collection_modifyitems(items):
     ("conftest", "words", "said"),
     [
         (SKIPPING, (), "no claim was judged: 2 of 2 claims were skipped or failed before they were judged"),
-        (
-            "",
-            ("-o", "usefixtures=nope"),
-            "no claim was judged: 2 of 2 claims were skipped or failed before they were judged",
-        ),
         (TIMEOUT, (), "no claim was judged: 2 of 2 claims were skipped or failed before they were judged"),
         (ELSEWHERE, (), "2 claims (D7-rte-table-1) judged in another process: disable the plugin"),
         ("", ("--benchmark-skip", "-n", "0"), "--benchmark-skip would skip all claims"),
     ],
-    ids=["skipped", "no fixture", "timeout", "elsewhere", "option"],
+    ids=["skipped", "timeout", "elsewhere", "option"],
 )
 def test_a_run_without_a_verdict_is_never_green(run, conftest, words, said):
     code, output = run(*PUBLISHED, *words, "--pyargs", BENCHMARKS, conftest=conftest)
@@ -195,9 +186,8 @@ def test_the_reporter_of_another_plugin_need_not_have_all_methods(run):
     assert (code, "2 claims not about a model: " in output) == (0, True), output
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-def test_a_table_is_readable_in_other_encodings(run, encoding):
-    _, output = run(*PUBLISHED, "--pyargs", BENCHMARKS, PYTHONIOENCODING=encoding)
+def test_a_table_is_readable_in_another_encoding(run):
+    _, output = run(*PUBLISHED, "--pyargs", BENCHMARKS, PYTHONIOENCODING="ascii")
     assert "G1-rte-luck" in output
     table = output.partition("= verdicts =")[2]
     assert "\\u" not in table
@@ -206,11 +196,10 @@ def test_a_table_is_readable_in_other_encodings(run, encoding):
 
 def test_a_run_without_a_terminal_plugin_ends_as_usual(run, tmp_path):
     words = ("-k", "G1-rte-luck or B1", "--pyargs", BENCHMARKS, "--offline", "--model", "minilm")
-    expected, _ = run(*words, "--report", "with")
-    code, output = run(*words, "--report", "without", "-p", "no:terminal")
-    assert code == expected, output
-    files = [json.loads((tmp_path / name / "verdicts.json").read_text())["verdicts"] for name in ("with", "without")]
-    assert [each["id"] for each in files[0]] == [each["id"] for each in files[1]]
+    code, output = run(*words, "--report", "results", "-p", "no:terminal")
+    assert code == 0, output
+    verdicts = json.loads((tmp_path / "results" / "verdicts.json").read_text())["verdicts"]
+    assert [each["id"] for each in verdicts] == ["G1-rte-luck"]  # there are no frames for B1
 
 
 def test_paths_in_the_documented_form_do_not_move_pytests_root(run, tmp_path, tiny_bert, tiny_glue):
@@ -220,18 +209,13 @@ def test_paths_in_the_documented_form_do_not_move_pytests_root(run, tmp_path, ti
 
 
 def test_saved_measurements_are_judged_as_report_judges_them(run, tmp_path):
-    target = [0, 1] * 30 + [1, 0] * 10
-    for seed, (init, answers) in product((1, 2, 3), {"pretrained": [0, 1] * 40, "untrained": [1] * 80}.items()):
-        scores = replace(scored(answers, target), subject=Subject("m", "rte", init, seed))
-        save_to_folder(scores, tmp_path / "kept")
-    model = ("--model", "m", "--measurements", "kept")
+    save_scores(tmp_path / "kept", 0.9)
+    model = ("--model", "m", "--measurements", tmp_path / "kept")
     code, output = run("-k", "D2-rte", "--pyargs", BENCHMARKS, *model, "--report", "pytest", "--examples", 0)
-    assert (tmp_path / "pytest").exists(), output
-    shown = json.loads((tmp_path / "pytest" / "verdicts.json").read_text())["verdicts"]
-    words = ["report", "--claim", "D2-rte", "--task", "rte", *model, "--json", str(tmp_path / "report.json")]
-    done = subprocess.run([sys.executable, "-m", "bertsecrets", *words], cwd=tmp_path, capture_output=True, text=True)
-    assert code == done.returncode, output + done.stderr
-    reported = json.loads((tmp_path / "report.json").read_text())["verdicts"]
+    words = ("report", "--claim", "D2-rte", "--task", "rte", *model, "--json", tmp_path / "report.json")
+    assert code == main([str(word) for word in words]), output
+    files = (tmp_path / "pytest" / "verdicts.json", tmp_path / "report.json")
+    shown, reported = (json.loads(file.read_text())["verdicts"] for file in files)
     assert [(each["id"], each["verdict"], each["observed"]) for each in shown] == [
         (each["id"], each["verdict"], each["observed"]) for each in reported
     ]

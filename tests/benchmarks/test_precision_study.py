@@ -50,7 +50,7 @@ def test_a_study_compares_both_precisions_by_seed_and_reuses_the_store(study, ti
     assert "differs in seeds" in errors
 
 
-@pytest.mark.parametrize("content", ["{}", "[1]", "not JSON", '{"model": "mpnet", "tasks": []}'])
+@pytest.mark.parametrize("content", ["[1]", "not JSON", '{"model": "mpnet", "tasks": []}'])
 def test_another_file_is_not_overwritten(study, tiny_glue, tmp_path, content):
     file = tmp_path / "notes.json"
     file.write_text(content)

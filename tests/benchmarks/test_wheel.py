@@ -89,12 +89,6 @@ def test_the_source_distribution_builds_the_same_wheel_and_contains_no_tests(whe
         }
 
 
-def test_python_m_bertsecrets_explains_a_claim(installed, tmp_path):
-    done = outside(installed, tmp_path, "bertsecrets", "explain", "C1")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("C1: The last two layers change most.")
-
-
 def test_the_installed_benchmarks_run_without_a_checkout(installed, tmp_path, tiny_bert, tiny_glue, quick_params):
     done = outside(
         installed, tmp_path, "pytest", "--pyargs", "bertsecrets.benchmarks", "-k", "D2-rte and not frozen",
@@ -106,13 +100,3 @@ def test_the_installed_benchmarks_run_without_a_checkout(installed, tmp_path, ti
     assert "1 claim: " in done.stdout
     summary = done.stdout.partition("short test summary info")[2]
     assert re.search(r"^(FAILED|SKIPPED \[1\]|PASSED|XFAIL) benchmarks/test_claims.py:", summary, re.MULTILINE)
-
-
-def test_the_plugin_is_inactive_in_other_test_suites(installed, tmp_path):
-    """Other test suites may define options with the same names."""
-    (tmp_path / "conftest.py").write_text("def pytest_addoption(parser):\n    parser.addoption('--model')\n")
-    (tmp_path / "test_own.py").write_text("def test_own(pytestconfig):\n    assert pytestconfig.option.model == 'x'\n")
-    done = outside(installed, tmp_path, "pytest", "--model", "x", "-p", "no:cacheprovider")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
-    assert "bertsecrets:" not in done.stdout

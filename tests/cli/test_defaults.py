@@ -36,8 +36,8 @@ def test_the_command_line_precedes_the_environment_which_precedes_pyproject(proj
     assert (of.model, of.glue, of.seeds, of.offline, of.limit) == ("./my-bert", ["a", "b"], 3, True, 8)
     assert of.allow_unofficial_data
     monkeypatch.setenv("BERTSECRETS_MODEL", "minilm")
-    monkeypatch.setenv("BERTSECRETS_GLUE", "c")
-    assert (options().model, [str(folder) for folder in options().glue_folders]) == ("minilm", ["c"])
+    monkeypatch.setenv("BERTSECRETS_GLUE", "c:d")
+    assert (options().model, [str(folder) for folder in options().glue_folders]) == ("minilm", ["c", "d"])
     assert (options("--model", "other", "--limit", 4).model, options("--limit", 4).limit) == ("other", 4)
 
 

@@ -8,26 +8,20 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from bad_input import outcome
 from calls import run, told
-from measurements import measured, scored
 from tiny import SIZES, WIDE, vocabulary
 from transformers import AutoModelForSequenceClassification, BertConfig, SqueezeBertConfig
-from verdicts import run_of, save_scores
+from verdicts import save_scores
 
-from bertsecrets.claims.loading import cases
-from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.main import main
 from bertsecrets.errors import RunError, UserError
 from bertsecrets.measures.attention_change import AttentionChange
 from bertsecrets.measures.scores import Scores
 from bertsecrets.report.outcomes import outcome_label
-from bertsecrets.store.measurements import save_to_folder
-from bertsecrets.types import Subject
 
 pytestmark = pytest.mark.usefixtures("quick")
 WORDS = {"vocab_size": len(vocabulary()), "num_labels": 2, "pad_token_id": 0}
@@ -160,22 +154,6 @@ def test_undecided_claims_fail_only_with_strict(capsys, tmp_path):
     assert "not decided" not in run(capsys, *call, "--strict")
 
 
-def test_a_saved_measurement_without_a_sample_affects_only_its_claims(capsys, tmp_path):
-    for init in ("pretrained", "untrained"):
-        save_to_folder(replace(scored([1] * 9, [1] * 9), subject=Subject("m", "rte", init, 1)), tmp_path)
-        save_to_folder(
-            replace(measured("special-tokens", {}, {"x": [1]}), subject=Subject("m", "rte", init, 1)), tmp_path
-        )
-    line = told(
-        capsys, "report", "--model", "m", "--measurements", tmp_path, "--claim", "E1-rte", "--claim", "D2",
-        "--json", tmp_path / "v.json",
-    )  # fmt: skip
-    assert "1 of 2 claims could not be measured (E1-rte): " in line
-    written = json.loads((tmp_path / "v.json").read_text())["verdicts"]
-    outcomes = {verdict["id"]: verdict["verdict"] for verdict in written}
-    assert outcomes == {"D2-rte": "inconclusive", "E1-rte": None}
-
-
 def test_measure_all_continues_after_a_failure(capsys, shared, monkeypatch, tmp_path):
     monkeypatch.setattr(Scores, "run", raising(UserError("no scores today")))
     call = ["measure", "all", "--task", "rte", "--init", "untrained", *shared, "--save", tmp_path / "kept"]
@@ -192,16 +170,6 @@ def test_the_exit_code_is_right_even_if_standard_error_is_full():
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-m", "bertsecrets", "explain", "Z9"], stderr=full, check=False)
     assert done.returncode == 2
-
-
-def test_a_known_deviation_does_not_excuse_a_model_that_has_collapsed():
-    case = next(case for case in cases() if str(case) == "D1-rte-pretrained")
-    assert case.known_deviation("minilm")
-    codes = {
-        outcome: run_of(Verdict(case, outcome, "why"), model="minilm").exit_code()
-        for outcome in ("deviates", "degenerate")
-    }
-    assert codes == {"deviates": 0, "degenerate": 1}
 
 
 @pytest.mark.parametrize(

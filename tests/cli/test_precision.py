@@ -1,13 +1,10 @@
 """The training precision is set by one option, resolved once, part of the cache key, and reported."""
 
-import json
-
 import pytest
 import torch
 from sessions import local_session
 
 from bertsecrets import devices
-from bertsecrets.cli.main import main
 from bertsecrets.devices import SlowPrecisionWarning, best_precision
 from bertsecrets.store.entries import read_manifest
 
@@ -52,17 +49,3 @@ def test_each_precision_has_its_own_checkpoint_and_auto_shares_one(native, tmp_p
     assert [entry["training"]["precision"] for entry in (full, half)] == ["float32", "bfloat16"]
     assert full["files"]["model.safetensors"] != half["files"]["model.safetensors"]
     assert auto == half
-
-
-@pytest.mark.slow
-def test_verdicts_and_pages_mention_training_in_bfloat16(native, shared, tmp_path):
-    native(True)
-    call = ["run", "--task", "rte", "--claim", "C1", *shared, "--json", tmp_path / "v.json"]
-    seen = {}
-    for precision in ("float32", "bfloat16"):
-        page = tmp_path / f"{precision}.html"
-        main([str(word) for word in (*call, "--html", page, "--precision", precision)])
-        verdicts = json.loads((tmp_path / "v.json").read_text(encoding="utf-8"))["verdicts"]
-        seen[precision] = {"trained in bfloat16" in verdict["remarks"] for verdict in verdicts}
-        assert f"trained in {precision}" in page.read_text(encoding="utf-8")
-    assert seen == {"float32": {False}, "bfloat16": {True}}

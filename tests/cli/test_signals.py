@@ -11,6 +11,8 @@ import pytest
 from calls import started
 from faults import LIMIT, PROCESSES
 
+from bertsecrets.cli.console import as_interrupt, interrupted
+
 AT_ONCE = """
 import builtins, sys
 from bertsecrets.cli.main import main
@@ -33,8 +35,6 @@ def train_until_interrupted(words: list[str], errors: Path, settings: str, begun
     os.environ["BERTSECRETS_PARAMS"] = settings
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)  # ignored in background jobs
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
 
     def train(classifier, split, folder, *more, **options):
         (Path(folder) / "half").write_text("done")
@@ -46,13 +46,7 @@ def train_until_interrupted(words: list[str], errors: Path, settings: str, begun
     sys.exit(main(words))
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [
-        *((signal.SIGINT, 130), (signal.SIGTERM, 143)),
-        *(pytest.param(*other, marks=pytest.mark.slow) for other in ((signal.SIGHUP, 129), (signal.SIGQUIT, 131))),
-    ],
-)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_training_leaves_nothing_behind(shared, quick_params, tmp_path, number, code):
     store, errors = tmp_path / "runs", tmp_path / "errors"
     begun, theirs = PROCESSES.Pipe(duplex=False)
@@ -80,20 +74,28 @@ def test_an_interrupt_while_the_commands_are_imported_is_one_line(tmp_path, monk
     assert (*process.communicate(timeout=LIMIT), process.returncode) == ("", line, 130)
 
 
-def test_a_closed_terminal_does_not_end_a_run_under_nohup():
-    code = """
-        import os, signal
-        from bertsecrets.cli.console import as_interrupt
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize("before", [lambda *_: None, signal.SIG_IGN], ids=["handled", "ignored"])
+def test_each_signal_is_an_interrupt_unless_it_is_ignored(number, before):
+    """Under `nohup`, for example, a closed terminal does not end a run."""
+    original, code = signal.signal(number, before), None
+    try:
         with as_interrupt():
-            os.kill(os.getpid(), signal.SIGHUP)
-            print("goes on")
-    """
-    assert started(code).communicate(timeout=LIMIT) == ("goes on\n", "")
+            signal.raise_signal(number)
+    except KeyboardInterrupt as error:
+        code = interrupted(error)
+    finally:
+        signal.signal(number, original)
+    assert code == (None if before == signal.SIG_IGN else 128 + number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("module", ["bertsecrets.cli", "bertsecrets.cli.console", "bertsecrets.options", "pydantic"])
+@pytest.mark.parametrize(
+    ("module", "number"),
+    [
+        *(("bertsecrets.cli", signal.SIGINT), ("bertsecrets.cli.console", signal.SIGTERM)),
+        *(("bertsecrets.options", signal.SIGINT), ("pydantic", signal.SIGTERM)),
+    ],
+)
 def test_a_signal_while_the_program_starts_is_one_line(module, number):
     code = f"""
         import builtins, os, signal, sys
@@ -113,21 +115,3 @@ def test_a_signal_while_the_program_starts_is_one_line(module, number):
     assert (output, process.returncode) == ("", 128 + number)
     assert errors.startswith("bertsecrets: interrupted")
     assert errors.count("\n") == 1
-
-
-def test_a_signal_waits_until_all_files_are_written(tmp_path):
-    code = f"""
-        import os, signal
-        from pathlib import Path
-        from bertsecrets.cli.console import as_interrupt, signals_deferred
-        with as_interrupt():
-            try:
-                with signals_deferred():
-                    os.kill(os.getpid(), signal.SIGTERM)
-                    Path({str(tmp_path / "page")!r}).touch()
-                print("never printed")
-            except KeyboardInterrupt as error:
-                print(int(error.args[0]))
-    """
-    assert started(code).communicate(timeout=LIMIT) == ("15\n", "")
-    assert (tmp_path / "page").exists()

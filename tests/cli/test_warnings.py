@@ -1,11 +1,7 @@
 """The suite's own warnings are shown as one line each, on the command line and in pytest; others are unchanged."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 from calls import started
+from faults import run
 
 WARNS = """
 import warnings
@@ -27,14 +23,8 @@ def test_on_the_command_line_a_warning_of_the_suite_is_one_line():
 
 def test_in_pytest_a_warning_of_the_suite_is_one_line(tmp_path):
     (tmp_path / "test_it.py").write_text(WARNS + "\ndef test_warns():\n    warn()\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "pytest_benchmark.plugin", "-p", "bertsecrets.benchmarks.plugin"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
-        text=True,
-    )
-    lines = done.stdout.splitlines()
-    assert "  bertsecrets: a thing is damaged" in lines, done.stdout + done.stderr
+    done = run(["pytest", "-p", "bertsecrets.benchmarks.plugin"], tmp_path / "output", cwd=tmp_path)
+    lines = done.out.splitlines()
+    assert "  bertsecrets: a thing is damaged" in lines, done
     assert not [line for line in lines if "DamagedEntryWarning" in line]
     assert [line for line in lines if "UserWarning: anything else" in line]

@@ -21,16 +21,8 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rest(tiny_glue, tmp_path_factory):
-    words = (
-        "--glue",
-        tiny_glue,
-        "--store",
-        tmp_path_factory.mktemp("store") / "runs",
-        "--device",
-        "cpu",
-        "--offline",
-        "--allow-unofficial-data",
-    )
+    store = tmp_path_factory.mktemp("store") / "runs"
+    words = ("--glue", tiny_glue, "--store", store, "--device", "cpu", "--offline", "--allow-unofficial-data")
     return list(map(str, words))
 
 
@@ -69,13 +61,10 @@ def test_a_checkpoint_is_tested_against_its_pin(judged, rest, tmp_path, capsys):
     place, of_task = tmp_path / "one.yaml", ("--task", "rte", *rest)
     words = ("--checkpoint", tmp_path / "one", "--output", place, "--reason", "first", "--measure", "special-tokens")
     run(capsys, "pin", *words, *of_task)
-    code, output = judged("--checkpoint", tmp_path / "one", "--against", place, *of_task)
-    assert (code, "exactly equal" in output) == (0, True), output
     code, output = judged("--checkpoint", tmp_path / "other", "--against", place, *of_task)
     assert (code, "special-tokens on RTE has drifted (24 examples, one seed each" in output) == (1, True), output
 
 
-@pytest.mark.slow
 def test_several_processes_share_the_seeds_and_the_summary_is_shown_once(judged, model, pin, rest, tmp_path):
     store = ["--store", tmp_path / "store"]  # empty, so that the processes train the seeds
     code, output = judged("--jobs", 2, "--model", model, "--against", pin, "--seeds", 2, "-k", "special", *rest, *store)

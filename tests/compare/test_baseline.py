@@ -76,9 +76,8 @@ def test_every_outcome_has_a_standing():
     assert {*get_args(Outcome)} <= {*STANDINGS_FROM_BEST}
 
 
-@pytest.mark.parametrize(("before", "after"), [*product(PASSES, PASSES)])
-def test_no_pass_is_a_change_from_another(before, after):
-    assert Change(of_standing(before).data, of_standing(after).data).kind == "same"
+def test_no_pass_is_a_change_from_another():
+    assert {Change(of_standing(a).data, of_standing(b).data).kind for a in PASSES for b in PASSES} == {"same"}
 
 
 def test_a_definition_covers_what_decides_a_verdict_and_no_prose():
@@ -162,19 +161,16 @@ def test_an_accepted_failure_is_no_annotation(report, monkeypatch):
     assert "::error title=D2-rte degenerate: 3 of 3 seeds failed::On every task" in report(0.1, code=1)
 
 
-def test_an_update_keeps_accepted_verdicts_on_other_tasks(report, tmp_path):
+def test_an_update_keeps_accepted_verdicts_on_other_tasks_but_none_by_other_settings(report, tmp_path):
+    more = ("--claim", "D2-mrpc", "--task", "mrpc", "--update-baseline")
     report(0.35, "--update-baseline")
-    report(0.9, "--claim", "D2-mrpc", "--task", "mrpc", "--update-baseline", task="mrpc")
+    report(0.9, *more, task="mrpc")
     assert accepted(tmp_path) == {"D2-rte": "deviates", "D2-mrpc": "reproduced"}
     report(0.35)
-
-
-def test_an_update_drops_verdicts_by_other_settings(report, tmp_path):
-    report(0.35, "--update-baseline")
     change(tmp_path, lambda file: file["settings"]["judge"].update(resamples=7))
-    out = report(0.9, "--claim", "D2-mrpc", "--task", "mrpc", "--update-baseline", task="mrpc")
+    out = report(0.9, *more, task="mrpc")
     assert accepted(tmp_path) == {"D2-mrpc": "reproduced"}
-    assert "1 new, 1 gone" in out
+    assert "1 gone" in out
 
 
 def test_changes_by_a_rule_alone_are_listed_apart(report, tmp_path):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from calls import run
 from pages import PROJECT, blocks, titled
 from sessions import local_session
 from tiny import LAYERS, save_tokenizer
@@ -99,29 +100,23 @@ class Checkout:
             offline = self.options if program == "bertsecrets" and words[0] != "explain" else []
             calls.append((program, [*map(str, words), *offline], [0, 1] if words[0] == "report" else [0]))
         calls[-1][2][:] = [code] if code else calls[-1][2]
-        done = subprocess.run(
-            [sys.executable, "-c", RUN, json.dumps(calls)],
-            cwd=self.root,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = [sys.executable, "-c", RUN, json.dumps(calls)]
+        done = subprocess.run(command, cwd=self.root, env=self.environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
     def json(self, name: str):
         return json.loads((self.root / name).read_text(encoding="utf-8"))
 
-    def verdict(self) -> dict:
-        (verdict,) = self.json("verdicts.json")["verdicts"]
-        return verdict
+    @property
+    def verdicts(self) -> dict[str, dict]:
+        return {verdict["id"]: verdict for verdict in self.json("verdicts.json")["verdicts"]}
 
 
-def report(claim: str, task: str) -> tuple[str, ...]:
-    """Return the command that judges a claim and writes `verdicts.json` and `report.html`."""
-    words = ("--claim", claim, "--task", task, "--json", "verdicts.json", "--html", "report.html")
-    return ("bertsecrets", "report", *words)
+def report(*claims: str, task: str = "rte") -> tuple[str, ...]:
+    """Return the command that judges claims and writes `verdicts.json` and `report.html`."""
+    named = [word for claim in claims for word in ("--claim", claim)]
+    return ("bertsecrets", "report", *named, "--task", task, "--json", "verdicts.json", "--html", "report.html")
 
 
 def collect(chosen: str) -> tuple[str, ...]:
@@ -148,16 +143,24 @@ def files_said(row: str) -> str:
     return files.split(":")[0]
 
 
-def test_a_claim_on_an_existing_quantity_is_one_entry(checkout):
+def test_a_claim_on_an_existing_quantity_is_one_entry_and_a_quantity_is_one_function(checkout):
     checkout.add("extend.md", "expected/C-change.yaml")
     assert checkout.touched == ["expected/C-change.yaml"]
     assert files_said("on an existing quantity") == "1"
-    explained, collected, _ = checkout.run(("bertsecrets", "explain", "C5"), collect("C5"), report("C5", "rte"))
+    checkout.add("measures.md", "bertsecrets/claims/quantities/change_depth.py")
+    checkout.add("measures.md", "expected/C-change.yaml")
+    assert len(checkout.touched) == 2
+    assert files_said("a quantity\\]") == "2"
+    measure = ("bertsecrets", "measure", "attention-change", "--task", "rte", "--json", "change.json")
+    explain = ("bertsecrets", "explain", "C5")
+    explained, collected, *_ = checkout.run(explain, collect("C5 or C6"), report("C5", "C6"), measure)
     assert "nine heads in ten" in explained
-    assert listed(collected) == ["C5-mrpc", "C5-rte"]
-    verdict = checkout.verdict()
-    assert verdict["verdict"] in ("reproduced", "deviates", "inconclusive")
-    assert 0 <= verdict["observed"] <= 100
+    assert listed(collected) == ["C5-mrpc", "C5-rte", "C6-rte"]
+    share, depth = (checkout.verdicts[f"{claim}-rte"] for claim in ("C5", "C6"))
+    assert share["verdict"] in ("reproduced", "deviates", "inconclusive")
+    assert 0 <= share["observed"] <= 100
+    cosine = np.array(checkout.json("change.json")["values"]["cosine"])
+    assert depth["observed"] == cosine.mean(1).argmin() / (LAYERS - 1)
 
 
 def test_the_band_that_the_page_on_claims_shows_is_computed(tmp_path):
@@ -170,29 +173,10 @@ def test_the_band_that_the_page_on_claims_shows_is_computed(tmp_path):
     assert case.band(0.95) == pytest.approx((64.6 - half, 64.6 + half), abs=1e-3)
 
 
-def test_a_quantity_is_one_function_and_one_entry(checkout):
-    checkout.add("measures.md", "bertsecrets/claims/quantities/change_depth.py")
-    checkout.add("measures.md", "expected/C-change.yaml")
-    assert len(checkout.touched) == 2
-    assert files_said("a quantity\\]") == "2"
-    measure = ("bertsecrets", "measure", "attention-change", "--task", "rte", "--json", "change.json")
-    collected, *_ = checkout.run(collect("C6"), measure, report("C6", "rte"))
-    assert listed(collected) == ["C6-rte"]
-    cosine = np.array(checkout.json("change.json")["values"]["cosine"])
-    assert checkout.verdict()["observed"] == cosine.mean(1).argmin() / (LAYERS - 1)
-
-
 def test_a_measure_is_one_class_and_with_a_quantity_and_an_entry_it_is_judged(checkout, as_documented):
     checkout.add("measures.md", "bertsecrets/measures/attention_entropy.py")
     assert checkout.touched == ["bertsecrets/measures/attention_entropy.py"]
     assert files_said("a measure\\]") == "1"
-    measure = ("bertsecrets", "measure", "attention-entropy", "--task", "rte", "--json", "entropy.json")
-    refused = checkout.run(measure, (*measure, "--option", "padded_to=40"), code=2)[-1]
-    entropy = np.array(checkout.json("entropy.json")["values"]["entropy"])
-    assert entropy.shape == (LAYERS, 4)
-    assert 0 < entropy.min() < entropy.max() < np.log2(60)
-    assert "available options: rows" in refused
-
     checkout.add("measures.md", "bertsecrets/claims/quantities/entropy.py")
     checkout.add("measures.md", "expected/E-tokens.yaml")
     assert len(checkout.touched) == 3
@@ -201,11 +185,15 @@ def test_a_measure_is_one_class_and_with_a_quantity_and_an_entry_it_is_judged(ch
     checkout.add("measures.md", "tests/measures/test_attention_entropy.py")
     (code,) = (b.text for b in blocks(PROJECT / "docs/measures.md") if b.language == "python" and not b.title)
     tests = ("pytest", "tests", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark")
-    collected, _, tested, judged = checkout.run(
-        collect("E9"), report("E9", "rte"), tests, ("python", as_documented(code))
-    )
+    measure = ("bertsecrets", "measure", "attention-entropy", "--task", "rte", "--json", "entropy.json")
+    commands = (measure, collect("E9"), report("E9"), tests, ("python", as_documented(code)))
+    *_, collected, _, tested, judged, refused = checkout.run(*commands, (*measure, "--option", "padded_to=40"), code=2)
+    entropy = np.array(checkout.json("entropy.json")["values"]["entropy"])
+    assert entropy.shape == (LAYERS, 4)
+    assert 0 < entropy.min() < entropy.max() < np.log2(60)
+    assert "available options: rows" in refused
     assert listed(collected) == ["E9-rte"]
-    verdict, growth = checkout.verdict(), entropy.mean(1)
+    verdict, growth = checkout.verdicts["E9-rte"], entropy.mean(1)
     assert verdict["observed"] == pytest.approx(growth[-1] - growth[0], abs=1e-6)
     assert "Entropy of each head" in (checkout.root / "report.html").read_text()
     assert "1 passed" in tested
@@ -285,8 +273,8 @@ assert tasks["D2-all-mean"] == tasks["A3-all-across-tasks"] == tasks["E2-all"] =
 """
 
 
-def test_an_eighth_task_takes_its_entry_and_its_metric_and_moves_no_published_mean(checkout, tmp_path):
-    (before,) = checkout.run(("bertsecrets", "explain", "D2"))
+def test_an_eighth_task_takes_its_entry_and_its_metric_and_moves_no_published_mean(checkout, tmp_path, capsys):
+    before = run(capsys, "explain", "D2")
     checkout.add("extend.md", "bertsecrets/texts/tasks.py")
     metrics = "bertsecrets/texts/metrics.py"
     checkout.replace(metrics, r"^METRICS: .*\n", titled("extend.md", metrics))
@@ -305,7 +293,7 @@ def test_an_eighth_task_takes_its_entry_and_its_metric_and_moves_no_published_me
     measure = ("bertsecrets", "measure", "scores", "--task", "cola", "--save", "kept", "--json", "scores.json")
     ablate = ("bertsecrets", "measure", "layer-ablation", "--task", "cola", "--json", "layers.json")
     *_, after, _ = checkout.run(
-        measure, ablate, report("D9", "cola"), ("bertsecrets", "explain", "D2"), ("python", TASKS_OF_THE_MEAN)
+        measure, ablate, report("D9", task="cola"), ("bertsecrets", "explain", "D2"), ("python", TASKS_OF_THE_MEAN)
     )
     scores = checkout.json("scores.json")
     assert set(scores["values"]) == {"accuracy", "matthews", "constant", "majority", "entropy"}
@@ -316,5 +304,5 @@ def test_an_eighth_task_takes_its_entry_and_its_metric_and_moves_no_published_me
     assert checkout.json("layers.json")["values"]["baseline"] == pytest.approx(scores["values"]["matthews"])
     right = samples["target"] == samples["predicted"]
     majority = max(np.mean(samples["target"] == 1), np.mean(samples["target"] == 0))
-    assert checkout.verdict()["observed"] == pytest.approx(100 * (right.mean() - majority))
+    assert checkout.verdicts["D9-cola"]["observed"] == pytest.approx(100 * (right.mean() - majority))
     assert after == before

@@ -49,11 +49,6 @@ def session(tiny_bert, glue, runs):
     return partial(local_session, model=tiny_bert, glue=glue, store=runs, seeds="auto")
 
 
-def test_the_first_seed_is_measured_whatever_the_budget_and_no_other_that_it_does_not_afford(capsys, shared, tmp_path):
-    options = ("--seeds", "auto", "--budget", "0.001s", "--store", tmp_path)
-    assert judged(capsys, tmp_path, "report", *E1, *shared, *options)["E1-rte"]["seeds"] == [1]
-
-
 def test_seeds_are_added_up_to_the_first_decision_and_the_verdict_says_so(capsys, shared, tmp_path):
     verdict = judged(capsys, tmp_path, "report", *E1, *shared, "--seeds", "auto", "--budget", "2h")["E1-rte"]
     assert 2 <= len(verdict["seeds"]) <= 5

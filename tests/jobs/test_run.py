@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 from calls import run
-from faults import LIMIT, PROCESSES, lasting, pytest_benchmarks
+from faults import LIMIT, PROCESSES, lasting
 from sessions import local_session
 from steps import PROJECT
 
@@ -71,20 +71,6 @@ def test_run_without_jobs_reuses_results_of_sessions(capsys, shared):
     run(capsys, "measure", "attention-change", "--task", "rte", *shared, "--seed", 2)
     main([str(word) for word in ("run", *shared, *FEW, "--seeds", 2)])
     assert "jobs to do" not in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_benchmarks_run_parallel_jobs_and_report_finds_all_results(capsys, shared, tmp_path, quick, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    words = [*shared, "--store", tmp_path / "runs", "-k", "rte and (D2 or E1 or C1)"]
-    environment = {"BERTSECRETS_PARAMS": str(quick), "BERTSECRETS_JOBS": "2"}
-    code, output = pytest_benchmarks(*words, output=tmp_path / "output", **environment)
-    assert code in (0, 1), output
-    assert ", 2 at a time, each with --threads 1" in output
-    _, captured, parallel = judged(capsys, "report", shared, tmp_path / "runs")
-    assert captured.err == ""
-    *_, alone = judged(capsys, "report", shared, tmp_path / "alone")
-    assert parallel == alone
 
 
 def test_jobs_that_wait_for_each_other_need_no_worker(capsys, shared, tmp_path, monkeypatch):

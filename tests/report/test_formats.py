@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from measurements import SETTINGS
 from verdicts import beats, filed
 
 from bertsecrets.formats import Outcome, VerdictsFile, json_schema
+from bertsecrets.report.html import page
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import write_json
 from bertsecrets.store.files import read_json
@@ -81,8 +83,10 @@ def test_the_precision_is_that_of_the_trained_checkpoints():
         replace(measurement, provenance=replace(measurement.provenance, training={"precision": "bfloat16", "steps": 3}))
         for measurement in verdict.measurements
     ]
-    shown = filed([replace(verdict, measurements=tuple(trained))])
-    assert shown.settings["finetune"]["precision"] == "bfloat16"
+    half = replace(verdict, measurements=tuple(trained))
+    assert filed([half]).settings["finetune"]["precision"] == "bfloat16"
+    assert ["trained in bfloat16" in each.remarks for each in (verdict, half)] == [False, True]
+    assert "trained in bfloat16" in page({"m": [half]}, SETTINGS)
     untrained = replace(trained[0], provenance=Provenance(training={"precision": "float32", "steps": 0}))
     shown = filed([replace(verdict, measurements=(trained[0], untrained))])
     assert shown.settings["finetune"]["precision"] == "bfloat16"

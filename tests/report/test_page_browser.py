@@ -131,7 +131,7 @@ def test_a_cell_opens_its_card_by_mouse_and_by_keyboard(visit):
     page.locator("#A2-rte .body").wait_for(state="hidden")
 
 
-def test_every_chart_is_drawn_and_has_tooltips(visit):
+def test_every_chart_is_drawn_has_tooltips_and_is_saved_as_svg_and_as_csv(visit):
     page = visit()
     draw_all(page)
     charts = page.locator(".chart")
@@ -141,10 +141,6 @@ def test_every_chart_is_drawn_and_has_tooltips(visit):
     cell.hover()
     has_tooltip(page, "layer 2 head 1 cosine similarity 0.7")
 
-
-def test_a_figure_is_saved_as_svg_and_as_csv(visit):
-    page = visit()
-    draw_all(page)
     figure = page.locator("#figure-5 figure").nth(2)
     saved = {}
     for kind in ("SVG", "CSV"):
@@ -161,7 +157,7 @@ def weights(page, side: str) -> list[list[str]]:
     return figure.locator("table").evaluate(CELLS)
 
 
-def test_a_head_is_chosen_by_keyboard(visit):
+def test_a_head_is_chosen_by_keyboard_and_on_the_map_of_heads(visit):
     page = visit("#attention")
     description = expect(page.locator("#attention .found"))
     description.to_contain_text("Layer 2, head 2 of m on RTE, seed 1")  # the head that has changed most
@@ -177,6 +173,11 @@ def test_a_head_is_chosen_by_keyboard(visit):
     assert (header, first) == (["from, to", "[CLS]", "Ada", "sings", "[SEP]"], ["[CLS]", "0", "0", "1", "0"])
     uniform = [float(cell) for cell in weights(page, "before")[1][1:]]
     assert uniform == pytest.approx([0.25] * 4, abs=0.005)  # stored as a byte
+    draw(page, "heads")
+    page.locator("[data-view=heads] .mark-rect path").first.click()
+    description.to_contain_text("Layer 1, head 1")
+    expect(page.locator("select[name=layer]")).to_have_value("0")
+    expect(page.locator("[data-view=after] svg")).to_have_count(1)
 
 
 def test_another_example_has_maps_of_its_own_tokens(visit):
@@ -190,15 +191,6 @@ def test_another_example_has_maps_of_its_own_tokens(visit):
     cell = page.locator("[data-view=after] .mark-rect path").nth(1)
     cell.hover()
     has_tooltip(page, "from [CLS] to No weight 1")
-
-
-def test_a_head_is_chosen_on_the_map_of_heads(visit):
-    page = visit("#attention")
-    draw(page, "heads")
-    page.locator("[data-view=heads] .mark-rect path").first.click()
-    expect(page.locator("#attention .found")).to_contain_text("Layer 1, head 1")
-    expect(page.locator("select[name=layer]")).to_have_value("0")
-    expect(page.locator("[data-view=after] svg")).to_have_count(1)
 
 
 def test_colours_follow_the_system_and_the_switch(visit):

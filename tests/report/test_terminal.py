@@ -3,9 +3,9 @@
 import io
 
 import pytest
-from verdicts import LIMITED, beats, run_of, verdict
+from verdicts import beats, run_of, verdict
 
-from bertsecrets.claims.loading import cases, load_claims
+from bertsecrets.claims.loading import load_claims
 from bertsecrets.report.terminal import Screen, claim_table, task_grid, verdict_table
 from bertsecrets.report.text import OWN_SECTION, SECTIONS, in_sections
 
@@ -57,23 +57,6 @@ def test_verbose_tables_of_claims_add_source_and_tasks():
     shown = claim_table([claim], Screen(200), verbose=True)
     assert "section 4.3, figure 5; attention-change, last-two-layers\n" in shown
     assert all(title in shown for title in ("MRPC", "STS-B", "QNLI"))
-
-
-def test_a_known_deviation_is_marked_unless_the_run_is_limited():
-    whole, limited = (
-        verdict(
-            "G1-rte-luck", "deviates", 0.72, (0.0, 0.9), "opposite", band=(0.95, float("inf")), provenance=provenance
-        )
-        for provenance in ({}, LIMITED)
-    )
-    assert "✗ deviates: opposite (known)" in verdict_table([whole])
-    assert "1 deviates (1 known)" in verdict_table([whole])
-    assert "known" not in verdict_table([limited])
-    on_record = [case for case in cases() if case.claim.by_default and case.known_deviation("minilm")]
-    whole, limited = (
-        verdict(str(on_record[0]), "deviates", 0.72, (0.0, 0.9), provenance=provenance) for provenance in ({}, LIMITED)
-    )
-    assert [run_of(judgement, model="minilm").exit_code() for judgement in (whole, limited)] == [0, 1]
 
 
 def test_a_claim_beyond_k19_stands_apart_and_fails_only_a_strict_run():

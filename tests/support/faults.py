@@ -112,7 +112,8 @@ def start(
     for name in ("out", "err", "trace"):
         (output / name).write_bytes(b"")
     given = [str(argument) for argument in arguments]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", **environment}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}  # of pytest-xdist
+    environment = {**inherited, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", **environment}
     process = PROCESSES.Process(target=_command, args=(given, output, cwd or output, fault, environment))
     process.start()
     return Running(process, output)
@@ -139,6 +140,7 @@ def _command(arguments: list[str], output: Path, cwd: Path, fault: Fault, enviro
     sys.dont_write_bytecode = True
     for number, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(output / name, os.O_WRONLY), number)
+    sys.stdout.reconfigure(encoding=environment.get("PYTHONIOENCODING"))  # type: ignore[union-attr]
     trace = os.open(output / "trace", os.O_WRONLY | os.O_APPEND)
     import torch
 
@@ -154,9 +156,6 @@ def _command(arguments: list[str], output: Path, cwd: Path, fault: Fault, enviro
     if arguments[0] == "pytest":
         import pytest
 
-        # These variables may come from a pytest-xdist worker, but this is a separate session.
-        for name in [name for name in os.environ if name.startswith("PYTEST_")]:
-            del os.environ[name]
         imported = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # the suite is already imported, not rewritten
         sys.exit(pytest.main([*arguments[1:], *imported]))
     sys.exit(command(arguments))

@@ -74,14 +74,14 @@ def answers(right: int) -> list[int]:
     return LABELS[:right] + [1 - label for label in LABELS[right:]]
 
 
-def save_scores(folder: Path, right: float, task: str = "rte", rows: int = 90, **provenance) -> None:
+def save_scores(folder: Path, right: float, task: str = "rte", rows: int = 90, model: str = "m", **provenance) -> None:
     """Save scores of three seeds with the accuracy `right`, and of untrained models that always predict 1."""
     target = [0, 1] * (rows // 2)
     for seed in (1, 2, 3):
         wrong = {(row + 10 * seed) % rows for row in range(round((1 - right) * rows))}
         tuned = [1 - label if row in wrong else label for row, label in enumerate(target)]
         for init, given in {"pretrained": tuned, "untrained": [1] * rows}.items():
-            own = {"subject": Subject("m", task, init, seed), "provenance": Provenance(**provenance)}
+            own = {"subject": Subject(model, task, init, seed), "provenance": Provenance(**provenance)}
             save_to_folder(replace(scored(given, target), **own), folder)
 
 
