@@ -104,7 +104,9 @@ def other_data(module: str, cls: str, name: str, value: Any) -> str | None:
         computed = any(each.names or not each.constants for each in statements) or place in source.rebound
         fits = computed or any({*map(repr, _leaves(value))} == {*each.constants} for each in statements)
     else:
-        fits = not cls or name.startswith("_")  # metaclasses add private attributes
+        fits = f"{cls}.__module__" not in source.statements or name.startswith(
+            "_"
+        )  # metaclasses add private attributes
     return None if fits else f"value {value!r}"
 
 
