@@ -5,7 +5,6 @@ hooks and active modes of torch.
 """
 
 import functools
-import re
 import sys
 import types
 from collections.abc import Collection, Iterator, Mapping
@@ -38,7 +37,7 @@ from bertsecrets.models.library_source import (
 )
 from bertsecrets.models.loans import is_lent
 from bertsecrets.models.locations import ModelRef
-from bertsecrets.store.code import PACKAGE_NAME
+from bertsecrets.store.code import PACKAGE_NAME, requirements
 
 # Modules whose code runs in every measurement or training run, besides the modules of the measured architecture.
 ALWAYS_RUN = (
@@ -239,19 +238,14 @@ def _untrusted(value: Any, own: Collection[str]) -> str | None:
 
 @functools.cache
 def _is_trusted(module: str) -> bool:
+    """Return whether a module is part of Python, of this suite, of a library, or of a package that it may use."""
     package = module.partition(".")[0]  # functions of a named tuple have their own global namespace
     known = {PACKAGE_NAME, *MODEL_LIBRARIES, *sys.stdlib_module_names}
-    if package in known or package.startswith("namedtuple_") or package in _requirements():
+    required = {each for library in MODEL_LIBRARIES for each in requirements(library, optional=True)}
+    if package in known or package.startswith("namedtuple_") or package in required:
         return True
     distributions = metadata.packages_distributions().get(package, [])  # slow, and needed for packages such as PIL
-    return any(name.replace("-", "_").lower() in _requirements() for name in distributions)
-
-
-@functools.cache
-def _requirements() -> set[str]:
-    """Return the names of the packages that torch and transformers may import. No other packages are trusted."""
-    requirements = (text for library in MODEL_LIBRARIES for text in metadata.requires(library) or ())
-    return {re.split(r"[^\w.-]", text, maxsplit=1)[0].replace("-", "_").lower() for text in requirements}
+    return any(name.replace("-", "_").lower() in required for name in distributions)
 
 
 def _patched(what: str, found: str) -> UserError:
