@@ -19,6 +19,7 @@ import numpy as np
 
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.hub import Repository
+from bertsecrets.progress import counted
 from bertsecrets.reading import lines_of, read_text
 from bertsecrets.store.files import file_sha256, listed
 from bertsecrets.texts.tasks import Task
@@ -264,7 +265,7 @@ def read_tsv(path: Path, task: Task, name: str) -> Split:
         if short or (any(fields[len(header) :]) and not task.skips_short_rows):
             lacking = f"the columns from {header[len(fields)]!r} on are missing" if short else ""
             raise UserError(
-                f"{path}, line {number} has {len(fields)} fields, but the header has {len(header)}: "
+                f"{path}, line {number} has {counted(len(fields), 'field')}, but the header has {len(header)}: "
                 f"{lacking or 'is there a tab inside a text?'}"
             )
         first, second, code = (fields[place] for place in places)
@@ -359,14 +360,14 @@ def official_problem(split: Split) -> str | None:
     task = split.task
     expected = task.dev_rows if split.name == "dev" else task.train_rows
     if len(split) != expected:
-        return f"it has {len(split)} rows, but {task.title}'s official {split.name} split has {expected}"
+        return f"it has {counted(len(split), 'row')}, but {task.title}'s official {split.name} split has {expected}"
     counts = task.dev_counts if split.name == "dev" else task.train_counts
     held = Counter(split.labels)
     for label, count in counts.items():
         if held[label] != count:
             return (
-                f"it has {held[label]} rows with the label {label}, but {task.title}'s official {split.name} split has "
-                f"{count}"
+                f"it has {counted(held[label], 'row')} with the label {label}, but {task.title}'s official "
+                f"{split.name} split has {count}"
             )
     return None
 
