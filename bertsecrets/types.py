@@ -9,6 +9,7 @@ import numpy as np
 from annotated_types import Ge, Lt  # read by pydantic, which is slow to import
 
 from bertsecrets.errors import UserError
+from bertsecrets.progress import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,7 +191,7 @@ class Measurement:
             if np.ndim(value) or isinstance(value, int | float)
         ]
         more = f", ... ({len(shown)} values)" if len(shown) > 4 else ""
-        what = f"{self.measure} of {self.subject}, {self.examples} examples"
+        what = f"{self.measure} of {self.subject}, {counted(self.examples, 'example')}"
         return f"<Measurement {what}: {', '.join(shown[:4])}{more}>"
 
     def _repr_html_(self) -> str | None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from bertsecrets.errors import UserError
+from bertsecrets.progress import counted
 
 Head = tuple[int, int]
 HeadSet = frozenset[Head]
@@ -110,4 +111,7 @@ def check_sets(sets: Iterable[HeadSet], layers: int, heads: int) -> None:
     """Check that all heads in the sets exist in a model with these numbers of layers and heads."""
     for layer, head in itertools.chain.from_iterable(sets):
         if not (0 <= layer < layers and 0 <= head < heads):
-            raise UserError(f"no head {head + 1} in layer {layer + 1}: the model has {layers} layers of {heads} heads")
+            raise UserError(
+                f"no head {head + 1} in layer {layer + 1}: "
+                f"the model has {counted(layers, 'layer')} of {counted(heads, 'head')}"
+            )

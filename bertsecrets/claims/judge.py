@@ -35,7 +35,8 @@ from bertsecrets.models.locations import is_papers_model
 from bertsecrets.patterns.readings import AUTHORS
 from bertsecrets.progress import counted
 from bertsecrets.settings import JudgeParams
-from bertsecrets.texts.metrics import FEWEST_EXAMPLES
+from bertsecrets.texts.metrics import FEWEST_EXAMPLES, is_constant
+from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
 A_ROW = {"points": 100.0}  # largest effect of one row on the sum of a quantity over rows, by unit
@@ -113,7 +114,7 @@ def _judge(case: Case, by_seed: Sequence[OfSeed], settings: JudgeParams, checkpo
     estimands, ceiling = with_ceiling(with_same_selection(estimands))
     evidence = _evidence(case, estimands, _measurements(counted.by_seed), settings, checkpoint)
     observed = evidence.observed
-    shortage = counted.few or _shortage(evidence)
+    shortage = counted.few or _shortage(evidence, every)
     outcome: Outcome
     if shortage:
         outcome, cause = "inconclusive", shortage
@@ -188,7 +189,7 @@ def _measurements(by_seed: Sequence[OfSeed]) -> tuple[Measurement, ...]:
     return tuple(measurement for needed in by_seed for measurement in all_of(needed))
 
 
-def _shortage(evidence: Evidence) -> Cause | None:
+def _shortage(evidence: Evidence, measurements: Sequence[Measurement]) -> Cause | None:
     """Return why these measurements cannot decide the claim, regardless of the interval; None if they can decide it."""
     observed = evidence.observed
     if not observed.computable:
@@ -199,6 +200,9 @@ def _shortage(evidence: Evidence) -> Cause | None:
         return Grounds.UNMET(unmet=unmet)
     if observed.fewest < FEWEST_EXAMPLES:
         return Grounds.FEW_EXAMPLES(needed=FEWEST_EXAMPLES)
+    labels = [(TASKS[each.subject.task], each.samples["target"]) for each in measurements if "target" in each.samples]
+    if any(is_constant(*of_task) for of_task in labels):
+        return Grounds.UNMET(unmet="every example has the same label: measure rows with different labels")
     if evidence.refuted:
         return None
     if evidence.constants and observed.examples_error > 0:

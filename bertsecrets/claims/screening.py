@@ -77,7 +77,7 @@ def usable(by_seed: Sequence[OfSeed]) -> Usable:
 
 
 def check_same_rows(measurements: Sequence[Measurement]) -> None:
-    """Check that a case's measurements on a task have the same rows and settings, and its checkpoints the same limit.
+    """Check that a case's measurements on a task have the same rows and settings, and so have its checkpoints.
 
     Different measures are compared only if they are of attention, because only these measure the same rows.
 
@@ -97,6 +97,8 @@ def check_same_rows(measurements: Sequence[Measurement]) -> None:
         }
         if get_initialisation(subject.initialisation).trains:
             facts["", "train_limit"] = recorded.train_limit or "all rows"
+            if isinstance(trained := (recorded.training or {}).get("settings"), dict):
+                facts |= {("", f"setting {name}"): value for name, value in trained.items()}
         for (of, name), fact in facts.items():
             first, first_fact = known.setdefault((of, name, subject.task), (measurement, fact))
             if fact != first_fact:

@@ -6,6 +6,7 @@ import sys
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import full_name
 from bertsecrets.options import EXPECTED_OPTION, add_command, add_options
+from bertsecrets.progress import counted
 from bertsecrets.texts.tasks import ALL_TASKS, own_task_names, task
 
 
@@ -50,7 +51,7 @@ def claims(options: argparse.Namespace) -> None:
             raise UserError(f"no claim{of_family} is on {' or '.join(names)}: choose another task or family")
     model = options.model and full_name(options.model)
     print(claim_table(listed, Screen.of_stream(sys.stdout), model=model, verbose=options.verbose))
-    print(f"\n{len(listed)} claims")
+    print(f"\n{counted(len(listed), 'claim')}")
     if not options.verbose:
         print("for details, add -v or run bertsecrets explain ID")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bertsecrets.cli.compare_sides import Selection, model_side, open_sides, wanted_of
 from bertsecrets.cli.outputs import check_output_files, refuse
-from bertsecrets.errors import UserError, check_extra
+from bertsecrets.errors import UserError, check_extra, excerpt
 from bertsecrets.option_checks import check_initialisation
 from bertsecrets.options import (
     INITIALISATION_OPTION,
@@ -121,11 +121,16 @@ def _compare_models(options: argparse.Namespace) -> tuple["Findings", bool]:
 
 
 def _compare_verdicts(options: argparse.Namespace) -> tuple["Findings", bool]:
+    from bertsecrets.compare.baseline import other_rows
     from bertsecrets.compare.changes import Changes, read_verdicts_file
     from bertsecrets.report.findings import change_findings
 
     refuse(options, sorted(vars(options).keys() - VERDICT_OPTIONS), "has no effect on files of verdicts")
     changes = Changes(*(read_verdicts_file(Path(name)) for name in (options.before, options.after)))
+    for pair in changes.verdicts:
+        if pair.before and pair.after and (difference := other_rows(pair.before, pair.after)):
+            sides = f"{options.before} and {options.after} were measured on different rows"
+            raise UserError(f"{sides} ({excerpt(difference, 200)}): compare runs on the same rows")
     findings = change_findings(changes)
     if options.fail_on is None or changes.of_kind("worse"):
         return findings, options.fail_on is not None

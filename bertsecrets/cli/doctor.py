@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bertsecrets.errors import OPTIONAL_PACKAGES, UserError
 from bertsecrets.options import DEFAULT_PIPELINE, ROW_OPTIONS, RunOptions, add_command, add_run_options, variable
+from bertsecrets.progress import counted
 from bertsecrets.store.entries import CHECKPOINTS, MEASUREMENTS, entries
 from bertsecrets.texts.tasks import GLUE_TASKS, own_task_names
 
@@ -107,7 +108,7 @@ def _model_facts(ref: "ModelRef", cut: int, rows: "Split | None") -> Iterator[st
     tokens = [token for ids in tokenizer(texts, add_special_tokens=False)["input_ids"] for token in ids]
     share = tokens.count(tokenizer.unk_token_id) / max(1, len(tokens))
     warning = ": check its tokenizer" if share > SUSPICIOUS_UNKNOWN_SHARE else ""
-    yield f"{share:.1%} {tokenizer.unk_token} in {len(rows)} rows of {rows.task.title}{warning}"
+    yield f"{share:.1%} {tokenizer.unk_token} in {counted(len(rows), 'row')} of {rows.task.title}{warning}"
 
 
 def _measures(name: str) -> None:

@@ -16,6 +16,7 @@ from bertsecrets.options import (
     path,
     whole_number,
 )
+from bertsecrets.progress import counted
 from bertsecrets.texts.tasks import TASKS, task
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def _place(ref: "ModelRef") -> str:
 def _print_splits(splits: Sequence["Split"]) -> None:
     for split in splits:
         mark = "" if split.official else " (unofficial)"
-        print(f"{split.task.title} {split.name}: {len(split)} rows{mark}, {split.fingerprint[:12]}")
+        print(f"{split.task.title} {split.name}: {counted(len(split), 'row')}{mark}, {split.fingerprint[:12]}")
 
 
 def finetune(options: argparse.Namespace) -> None:

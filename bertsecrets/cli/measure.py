@@ -16,7 +16,7 @@ from bertsecrets.options import (
     path,
     whole_number,
 )
-from bertsecrets.progress import log
+from bertsecrets.progress import counted, log
 
 if TYPE_CHECKING:
     from bertsecrets.measures.base import Measure
@@ -128,7 +128,9 @@ def _run(
         print(json.dumps(finite(measurement.as_json()), indent=1))
         return
     stored = " (stored)" if measurement.reused else ""
-    print(f"{options.json or options.save}: {measure.name} of {about}, {measurement.examples} examples{stored}")
+    print(
+        f"{options.json or options.save}: {measure.name} of {about}, {counted(measurement.examples, 'example')}{stored}"
+    )
 
 
 def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", options: argparse.Namespace) -> None:

@@ -103,8 +103,8 @@ def _drop_slow_claims(run: "JudgedRun", options: RunOptions) -> None:
     ids = ", ".join(dict.fromkeys(case.claim.id for case in slow))
     run.asked = [case for case in run.asked if case not in slow]
     print(
-        f"{len(slow)} claims left out to save time ({ids}), because they disable or prune many heads and layers: "
-        f"use --grid-limit {options.limit} to include them, or --claim G to judge the claims of family G"
+        f"{counted(len(slow), 'claim')} left out to save time ({ids}), because they disable or prune many heads "
+        f"and layers: use --grid-limit {options.limit} to include them, or --claim G to judge the claims of family G"
     )
 
 

@@ -76,10 +76,8 @@ class Baseline:
     def check(self, verdict: VerdictData) -> None:
         """Check that a verdict was measured on the same rows as the accepted verdict on the same case."""
         accepted = self.verdicts.get(verdict.id)
-        if self.updating or accepted is None or not (accepted.data and verdict.data):
-            return
-        if changed := differing(*({"limits": _in_words(of.limits), "data": of.data} for of in (accepted, verdict))):
-            self._refuse(f"{changed[0].name} of {verdict.id}: {changed[0].before} -> {changed[0].after}")
+        if not self.updating and accepted is not None and (difference := other_rows(accepted, verdict)):
+            self._refuse(difference)
 
     def _refuse(self, difference: str) -> None:
         what = f"{self.path} is the baseline of another run ({excerpt(difference, 200)})"
@@ -121,6 +119,14 @@ class Baseline:
         for accepted, what in {False: "worse than in", True: "accepted in", None: "not in"}.items():
             if names[accepted]:
                 yield f"{what} {self.path}: {', '.join(names[accepted])}"
+
+
+def other_rows(before: VerdictData, after: VerdictData) -> str:
+    """Return how the rows differ on which two verdicts on a case were measured, or "" if they do not."""
+    if not (before.data and after.data):
+        return ""
+    changed = differing(*({"limits": _in_words(of.limits), "data": of.data} for of in (before, after)))
+    return f"{changed[0].name} of {after.id}: {changed[0].before} -> {changed[0].after}" if changed else ""
 
 
 def _same_model(accepted: str, model: str) -> bool:

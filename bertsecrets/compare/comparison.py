@@ -183,7 +183,11 @@ def _tested_measure(part: Part, other: Part | None, after: Side, settings: Judge
         if name in other.quantities
     )
     seeds = " against ".join(counted(len(side.seeds), "seed") for side in (part, other))
-    basis = f"{seeds}, {part.examples} examples" if replicated else f"{part.examples} examples, one seed each"
+    basis = (
+        f"{seeds}, {counted(part.examples, 'example')}"
+        if replicated
+        else f"{counted(part.examples, 'example')}, one seed each"
+    )
     return Compared(wanted, "open", "", differences, basis, "seeds" if replicated else "examples")
 
 

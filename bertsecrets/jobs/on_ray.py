@@ -16,7 +16,7 @@ from bertsecrets.jobs.plan import JobResult, Plan, carry_out, waits_for
 from bertsecrets.jobs.scripts import with_absolute_paths
 from bertsecrets.jobs.worker import JobRunner
 from bertsecrets.options import RunOptions
-from bertsecrets.progress import log
+from bertsecrets.progress import counted, log
 from bertsecrets.session import Session
 from bertsecrets.store.files import guarded_writes
 from bertsecrets.types import Request
@@ -52,7 +52,9 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
         task = ray.remote(max_retries=TASK_RETRIES)(_work)
 
         def run_on_cluster(left: Plan) -> None:
-            log.info(f"{len(left)} jobs to do on {nodes} machines, each job with --threads {share['num_cpus']}")
+            log.info(
+                f"{counted(len(left), 'job')} to do on {nodes} machines, each job with --threads {share['num_cpus']}"
+            )
             refs: dict[Request, Any] = {}
             for request in left:
                 before = [refs[other] for other in waits_for(left, request)]

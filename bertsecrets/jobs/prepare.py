@@ -34,7 +34,7 @@ def run_jobs(session: Session, plan: Plan) -> None:
     jobs = _concurrent_jobs(session, plan)
     if jobs == 1:
         return carry_out(session, plan, _run_here(plan, JobRunner(session.options, session)))
-    log.info(f"{len(plan)} jobs to do, {jobs} at a time, each with --threads {session.options.threads}")
+    log.info(f"{counted(len(plan), 'job')} to do, {jobs} at a time, each with --threads {session.options.threads}")
     carry_out(session, plan, run_local(plan, session.options, jobs=jobs))
 
 
@@ -90,6 +90,8 @@ class PlannedRunner(Runner):
         planned = session.jobs > 1 or session.options.keep_checkpoints != "full"
         self.work = work or (nullcontext(partial(run_jobs, session)) if planned else None)
         self.trains = session.options.checkpoint is None
+        self.plans: dict[str, Plan] = {}  # jobs of each case
+        self.left: set[Request] = set()  # jobs that have not run yet
 
     def split(self, cases: Sequence[Case], seeds: Sequence[int]) -> tuple[list[Case], list[Case]]:
         """Return the cases whose measurements are all stored, and the other cases, in which slow cases come last."""
@@ -99,8 +101,8 @@ class PlannedRunner(Runner):
         waiting = [case for case in cases if str(case) not in stored]
         if waiting:
             check_writable(self.session.store.root)
-        self.total, self.done, self.measured, self.tells = len(cases), 0, 0, bool(waiting)
-        self.began = time.monotonic()
+        self.total, self.done, self.tells = len(cases), 0, bool(waiting)
+        self.began, self.plans, self.left, self.jobs = time.monotonic(), plans, {*left}, len(left)
         return [case for case in cases if str(case) in stored], sorted(waiting, key=is_slow)
 
     def _plan(self, cases: Sequence[Case], seeds: Sequence[int]) -> Plan:
@@ -132,7 +134,7 @@ class PlannedRunner(Runner):
         log.info(self._announcement(cases, seeds, left))
         if self.carry_out is not None:
             self.carry_out(left)
-            self.began = time.monotonic()
+            self.left.clear()
 
     def _announcement(self, cases: Sequence[Case], seeds: Sequence[int], left: Plan) -> str:
         """Return a line with the numbers of claims, jobs and trainings, the precision, and the shape of the model."""
@@ -148,13 +150,14 @@ class PlannedRunner(Runner):
         return line
 
     def tell(self, verdict: Verdict) -> None:
-        """Log a verdict, the number of claims done and, after new measurements, the time left."""
+        """Log a verdict, the number of claims done and, after new measurements, the time left for the other jobs."""
         self.done += 1
+        self.left -= self.plans[str(verdict.case)].keys()
         if verdict.outcome == "not applicable" or not self.tells:
             return
         stored = bool(verdict.measurements) and verdict.reused
-        self.measured += not stored
-        left = "" if stored else time_left(self.began, self.measured, self.measured + self.total - self.done)
+        ended = self.jobs - len(self.left)
+        left = time_left(self.began, ended, self.jobs) if ended and not stored else ""
         log.info(f"{self.done} of {self.total} claims: {verdict_line(verdict)}{left}")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

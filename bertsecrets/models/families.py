@@ -14,7 +14,8 @@ from uuid import uuid4
 
 from bertsecrets.arguments import checked
 from bertsecrets.errors import UserError, first_line
-from bertsecrets.store.code import digest_of_classes, users_modules
+from bertsecrets.progress import log
+from bertsecrets.store.code import digest_of_classes, undescribed, users_modules
 from bertsecrets.store.entries import NO_SOURCE
 
 ENTRY_POINT_GROUP = "bertsecrets.families"  # group of entry points, which are named after model types
@@ -224,11 +225,14 @@ class Family:
     def source(self) -> str:
         """A digest of the code of these classes and of their imports. It is part of the family's cache keys.
 
-        If a class has no source file, the digest begins with `NO_SOURCE` and is unique.
+        If a class has no source file, or if the modules use values that are not in their files, the digest begins with
+        `NO_SOURCE` and is unique.
 
         Raises:
             UserError: If a file was edited after it was imported.
         """
+        if (why := undescribed(cls.__module__ for cls in self._classes)) is not None:
+            _say(f"results of {self.config.model_type} are not stored, because {why}: see docs/families.md")
         return digest_of_classes(self._classes) or f"{NO_SOURCE} {self._token}"
 
     @property
@@ -242,6 +246,12 @@ class Family:
         """The classes that are not part of transformers."""
         classes = (self.config, self.encoder, self.classifier)
         return [cls for cls in classes if cls.__module__.partition(".")[0] != "transformers"]
+
+
+@functools.cache
+def _say(text: str) -> None:
+    """Log a text, but only once."""
+    log.info(text)
 
 
 _OWN: dict[str, Family] = {}

@@ -43,13 +43,13 @@ def weight_cosine(model: Any, base: Any) -> float:
     """Return the mean cosine similarity between the weight matrices of two models, excluding embeddings.
 
     The value is about 0 for independently trained models. After fine-tuning, the value is still close to 1, because
-    fine-tuning barely changes the direction of a matrix.
+    fine-tuning barely changes the direction of a matrix. Matrices that only one of the models has are ignored.
     """
     others = dict(base.base_model.named_parameters())
     cosines = [
         torch.cosine_similarity(weight.detach().flatten(), others[name].detach().flatten(), dim=0)
         for name, weight in model.base_model.named_parameters()
-        if layer_of(name) and weight.ndim == 2
+        if layer_of(name) and weight.ndim == 2 and name in others and others[name].shape == weight.shape
     ]
     return float(torch.stack(cosines).mean()) if cosines else 1.0
 

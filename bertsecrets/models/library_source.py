@@ -9,14 +9,17 @@ import subprocess  # nosec B404
 import sys
 import types
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple
 
 from torch import nn
 
 MODEL_LIBRARIES = ("torch", "transformers")
+PLAIN = (type(None), bool, int, float, complex, str, bytes)
+CONTAINERS = (dict, list, tuple, set, frozenset)
 # Modules whose functions and classes compute numbers, and contain what their files say.
 COMPUTING = re.compile(r"torch(\.(nn|optim|functional)(\..+)?)?|transformers\.(?!generation|models\.auto).+")
 # Wrappers that change numbers: their qualified names, and the names by which files mention them.
@@ -24,15 +27,23 @@ CHANGING_WRAPPERS = re.compile(r"autocast|custom_[fb]wd|_TorchDynamoContext|part
 MENTIONS_OF_THESE = {"autocast", "custom_fwd", "custom_bwd", "compile", "partial", "partialmethod"}
 
 
+class Statement(NamedTuple):
+    """The names and the constants in a statement that binds a name."""
+
+    names: set[str]
+    constants: list[str]
+
+
 @dataclass(frozen=True)
 class LibrarySource:
-    """The code of each function in a file, and the names in the statements that bind each name of a module or class.
+    """The code of each function in a file, and the statements that bind each name of a module or class.
 
-    Both are keyed by qualified name.
+    Both are keyed by qualified name. `rebound` contains the global names that functions assign to.
     """
 
     code: dict[str, list[types.CodeType]] = field(default_factory=lambda: defaultdict(list))
-    mentioned: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    statements: dict[str, list[Statement]] = field(default_factory=lambda: defaultdict(list))
+    rebound: set[str] = field(default_factory=set)
 
 
 @functools.cache
@@ -50,15 +61,74 @@ def source_of(module: str) -> LibrarySource | None:
         waiting += [each for each in code.co_consts if isinstance(each, types.CodeType)]
         if code.co_flags & inspect.CO_OPTIMIZED:  # of a function, and not of a module or a class
             source.code[code.co_qualname].append(code)
+            source.rebound.update(step.argval for step in dis.get_instructions(code) if step.opname == "STORE_GLOBAL")
             continue
-        prefix, names = "" if code is whole else f"{code.co_qualname}.", set[str]()
+        prefix, statement = "" if code is whole else f"{code.co_qualname}.", Statement(set(), [])
         for step in dis.get_instructions(code):
             if step.opname in ("STORE_NAME", "STORE_GLOBAL"):
-                source.mentioned[prefix + step.argval] |= names
-                names = set()
+                source.statements[prefix + step.argval].append(statement)
+            elif isinstance(step.argval, types.CodeType) or step.opname.startswith(("BINARY_", "UNPACK_")):
+                statement.names.add(getattr(step.argval, "co_name", step.opname))
+            elif step.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
+                statement.constants.extend(map(repr, _leaves(step.argval)))
             elif isinstance(step.argval, str):
-                names.add(step.argval)
+                statement.names.add(step.argval)
+            if step.opname.startswith("STORE_"):
+                statement = Statement(set(), [])
     return source
+
+
+def doubt(module: str, cls: str, name: str, value: Any) -> str | None:
+    """Return what a library's module or class contains instead of what its file puts there, or None."""
+    code = altered(value) or intruder(module, cls, name, value)
+    return f"code from {code}" if code else other_data(module, cls, name, value)
+
+
+def other_data(module: str, cls: str, name: str, value: Any) -> str | None:
+    """Return the value, or the default values of a function, that a library's file does not put there, or None.
+
+    Values that the file computes, or that its functions change, are accepted.
+    """
+    source, place = source_of(module), f"{cls}.{name}" if cls else name
+    if source is None or not COMPUTING.fullmatch(module):
+        return None
+    statements = source.statements.get(place, [])
+    for part in parts_of(value):
+        if is_function(part) and part.__code__ in source.code.get(place, ()):
+            for defaults in (part.__defaults__ or (), (part.__kwdefaults__ or {}).values()):
+                if not any(_contains(each, defaults, part.__globals__) for each in statements):
+                    return f"default values {(*defaults,)}"
+    if name.startswith("__") or callable(value) or hasattr(type(value), "__get__") or isinstance(value, Enum):
+        return None
+    if statements:
+        computed = any(each.names or not each.constants for each in statements) or place in source.rebound
+        fits = computed or any({*map(repr, _leaves(value))} == {*each.constants} for each in statements)
+    else:
+        fits = f"{cls}.__module__" not in source.statements or name.startswith(
+            "_"
+        )  # metaclasses add private attributes
+    return None if fits else f"value {value!r}"
+
+
+def _contains(statement: Statement, values: Iterable[Any], namespace: dict[str, Any]) -> bool:
+    """Return whether a statement mentions these values, with the constants in the same order."""
+    constants = iter(statement.constants)
+    named = {id(namespace[name]) for name in statement.names & namespace.keys()}
+    for value in _leaves([*values]):
+        other = {type(value).__name__, getattr(value, "__name__", ""), str(value).rpartition(".")[2]}
+        labels = other if type(value) not in PLAIN else set()
+        if id(value) not in named and labels.isdisjoint(statement.names) and repr(value) not in constants:
+            return False
+    return True
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield the values in nested containers, in the order of bytecode."""
+    if type(value) in CONTAINERS:
+        for inner in [*value.values(), *value] if type(value) is dict else value:
+            yield from _leaves(inner)
+    else:
+        yield value
 
 
 def parts_of(value: Any) -> Iterator[Any]:
@@ -125,7 +195,10 @@ def intruder(module: str, cls: str, name: str, value: Any) -> str | None:
     source = source_of("torch._tensor" if of_tensor else module)
     if source is None or not COMPUTING.fullmatch(module) or (module == "torch" and cls and not of_tensor):
         return None
-    parts, mentioned = [*parts_of(value)], source.mentioned.get(place, set())
+    parts, mentioned = (
+        [*parts_of(value)],
+        {name for statement in source.statements.get(place, ()) for name in statement.names},
+    )
     if place in source.code:
         if not any(is_function(part) and part.__code__ in source.code[place] for part in parts):
             return label_of(parts[0]) or None
@@ -140,12 +213,12 @@ def intruder(module: str, cls: str, name: str, value: Any) -> str | None:
 
 @functools.cache
 def doubt_in_a_new_process(module: str, cls: str, name: str) -> str:
-    """Return what `altered` or `intruder` returns in a new process, which has replaced nothing, or "" for None."""
+    """Return what `doubt` returns in a new process, which has replaced nothing, or "" for None."""
     code = (
-        f"import sys, importlib; from {__name__} import altered, intruder; sys.stdout = sys.stderr\n"
+        f"import sys, importlib; from {__name__} import doubt; sys.stdout = sys.stderr\n"
         f"here = importlib.import_module({module!r})\n"
         f"value = vars(getattr(here, {cls!r}) if {cls!r} else here)[{name!r}]\n"
-        f"print(altered(value) or intruder({module!r}, {cls!r}, {name!r}, value) or '', file=sys.__stdout__)"
+        f"print(doubt({module!r}, {cls!r}, {name!r}, value) or '', file=sys.__stdout__)"
     )
     done = subprocess.run(  # nosec B603  # Python with names of library modules
         [sys.executable, "-c", code], capture_output=True, text=True, check=False

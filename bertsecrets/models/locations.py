@@ -201,12 +201,7 @@ def is_papers_model(name: str) -> bool:
 
 def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], ModelRef]:
     """Return a version of `locate` that caches its results. For a checkpoint in `bases`, it locates the base model."""
-
-    @functools.cache
-    def ref(name: str) -> ModelRef:
-        return locate(bases.get(name, name), offline)
-
-    return ref
+    return functools.cache(lambda name: locate(bases.get(name, name), offline))
 
 
 def locate(name: str, offline: bool = False) -> ModelRef:

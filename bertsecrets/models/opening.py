@@ -28,6 +28,7 @@ from bertsecrets.models.memory import MORE_MEMORY, check_memory, explain_out_of_
 from bertsecrets.models.patches import check_code, refuse_hooks
 from bertsecrets.models.tokenization import match_tokenizer
 from bertsecrets.models.unused_weights import check_weights
+from bertsecrets.progress import counted
 from bertsecrets.store.files import listed
 from bertsecrets.texts.tasks import Task
 from bertsecrets.types import InitialisationName
@@ -272,7 +273,7 @@ def open_checkpoint_config(folder: Path, task: Task) -> Any:
     if classes is None and config.num_labels != task.outputs:
         kind = "one score" if task.regression else f"{task.outputs} classes"
         raise UserError(
-            f"checkpoint {folder} has {config.num_labels} outputs, but {task.title} needs {kind}: "
+            f"checkpoint {folder} has {counted(config.num_labels, 'output')}, but {task.title} needs {kind}: "
             f"use a checkpoint that was trained on {task.title}"
         )
     if not task.regression:

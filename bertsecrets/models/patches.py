@@ -5,10 +5,10 @@ hooks and active modes of torch.
 """
 
 import functools
-import re
 import sys
 import types
 from collections.abc import Collection, Iterator, Mapping
+from copy import copy
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,19 +24,20 @@ from bertsecrets.devices import DEVICE_TYPES
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import own_family
 from bertsecrets.models.library_source import (
+    CONTAINERS,
     MODEL_LIBRARIES,
     altered,
     declared,
+    doubt,
     doubt_in_a_new_process,
     home_of,
-    intruder,
     is_function,
     label_of,
     parts_of,
 )
 from bertsecrets.models.loans import is_lent
 from bertsecrets.models.locations import ModelRef
-from bertsecrets.store.code import PACKAGE_NAME
+from bertsecrets.store.code import PACKAGE_NAME, requirements
 
 # Modules whose code runs in every measurement or training run, besides the modules of the measured architecture.
 ALWAYS_RUN = (
@@ -143,22 +144,30 @@ def _check_namespace(module: str, cls: str, contents: Mapping[str, Any], own: Co
     if known is not None and _unchanged(contents, *known):
         return
     for name, value in [*contents.items()]:
-        doubt = altered(value) or (None if own else intruder(module, cls, name, value))
-        if doubt is not None and doubt == doubt_in_a_new_process(module, cls, name):
-            doubt = None  # the library itself puts it there
-        origin = _untrusted(value, own) or doubt
+        found = doubt(module, cls, name, value)
+        if found is not None and found == doubt_in_a_new_process(module, cls, name):
+            found = None  # the library itself puts it there
+        found = _untrusted(value, own) or found
         if name in TABLES and value is not _contents(TABLES[name][0]).get(name):
-            origin = "another table"
-        if origin is not None:
-            raise _patched(f"{'.'.join(filter(None, (module, cls, name)))} is patched", origin)
+            found = "another table"
+        if found is not None:
+            raise _patched(f"{'.'.join(filter(None, (module, cls, name)))} is patched", found)
     if not own:
         functions = [part for value in contents.values() for part in parts_of(value) if is_function(part)]
-        _verified[module, cls] = dict(contents), [(function, function.__code__) for function in functions]
+        _verified[module, cls] = _copied(contents), [(function, _state(function)) for function in functions]
+
+
+def _copied(contents: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: copy(value) if type(value) in CONTAINERS else value for name, value in contents.items()}
+
+
+def _state(function: Any) -> tuple[Any, ...]:
+    return function.__code__, function.__defaults__, copy(function.__kwdefaults__)
 
 
 def _unchanged(contents: Mapping[str, Any], known: dict[str, Any], functions: list[Any]) -> bool:
     try:  # compares by identity first, which takes microseconds
-        return bool(contents == known) and all(function.__code__ is code for function, code in functions)
+        return bool(contents == known) and all(_state(function) == state for function, state in functions)
     except Exception:  # values such as tensors cannot be compared
         return False
 
@@ -171,7 +180,7 @@ def _check_attention(model: Any, own: Collection[str]) -> None:
     for table in (ALL_ATTENTION_FUNCTIONS, ALL_MASK_ATTENTION_FUNCTIONS):
         for name in {"eager", "sdpa", getattr(getattr(model, "config", None), "_attn_implementation", "eager")}:
             function, label = table.get(name), label_of(table.get(name))
-            other = label if name in ("eager", "sdpa") and label and name not in label else None
+            other = f"code from {label}" if name in ("eager", "sdpa") and label and name not in label else None
             if (origin := _foreign(function, own) or other) is not None:
                 raise _patched(f"the attention function {name!r} of transformers is patched", origin)
 
@@ -187,12 +196,14 @@ def _check_tables(own: Collection[str]) -> None:
             text = f"({cls.__name__}, {options[0]})" if options else cls.__name__
             added = "" if _foreign(cls, own) is None else text  # a user's class is found in the models that contain it
             if text != written.get(key, added).removeprefix("nn."):
-                raise _patched(f"{module}.{name}[{key!r}] is patched", f"{cls.__module__}.{text}")
+                raise _patched(f"{module}.{name}[{key!r}] is patched", f"code from {cls.__module__}.{text}")
     replaced = dict(_contents("transformers.monkey_patching").get("_monkey_patch_mapping_cache", {}))
     for mapping in (MODEL_MAPPING, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING):
         replaced |= {config.__name__: cls for config, cls in mapping._extra_content.items() if not _foreign(config, ())}
     for name, cls in replaced.items():
-        raise _patched(f"the class that transformers uses for {name} is patched", f"{cls.__module__}.{cls.__name__}")
+        raise _patched(
+            f"the class that transformers uses for {name} is patched", f"code from {cls.__module__}.{cls.__name__}"
+        )
 
 
 def _check_kernels() -> None:
@@ -205,12 +216,12 @@ def _check_kernels() -> None:
         for line in torch._C._dispatch_dump(f"aten::{name}").splitlines():
             if line.startswith(dispatch) and ".cpp:" not in line and folder not in line:
                 place = line.partition("registered at ")[2].partition(" :: ")[0]
-                raise _patched(f"the operator aten::{name} of torch is patched", place)
+                raise _patched(f"the operator aten::{name} of torch is patched", f"code from {place}")
 
 
 def _foreign(value: Any, own: Collection[str]) -> str | None:
     """Return where code of `value` comes from that is neither in `own` nor in a library's file, or None."""
-    return _untrusted(value, own) or altered(value)
+    return _untrusted(value, own) or (f"code from {file}" if (file := altered(value)) else None)
 
 
 def _untrusted(value: Any, own: Collection[str]) -> str | None:
@@ -221,28 +232,23 @@ def _untrusted(value: Any, own: Collection[str]) -> str | None:
         elif (home := str((part if issubclass(type(part), type) else type(part)).__module__)) not in sys.modules:
             continue  # a type of an extension module, which may have any name
         if home not in own and not _is_trusted(home):
-            return home
+            return f"code from {home}"
     return None
 
 
 @functools.cache
 def _is_trusted(module: str) -> bool:
+    """Return whether a module is part of Python, of this suite, of a library, or of a package that it may use."""
     package = module.partition(".")[0]  # functions of a named tuple have their own global namespace
     known = {PACKAGE_NAME, *MODEL_LIBRARIES, *sys.stdlib_module_names}
-    if package in known or package.startswith("namedtuple_") or package in _requirements():
+    required = {each for library in MODEL_LIBRARIES for each in requirements(library, optional=True)}
+    if package in known or package.startswith("namedtuple_") or package in required:
         return True
     distributions = metadata.packages_distributions().get(package, [])  # slow, and needed for packages such as PIL
-    return any(name.replace("-", "_").lower() in _requirements() for name in distributions)
+    return any(name.replace("-", "_").lower() in required for name in distributions)
 
 
-@functools.cache
-def _requirements() -> set[str]:
-    """Return the names of the packages that torch and transformers may import. No other packages are trusted."""
-    requirements = (text for library in MODEL_LIBRARIES for text in metadata.requires(library) or ())
-    return {re.split(r"[^\w.-]", text, maxsplit=1)[0].replace("-", "_").lower() for text in requirements}
-
-
-def _patched(what: str, origin: str) -> UserError:
+def _patched(what: str, found: str) -> UserError:
     return UserError(
-        f"{what} (code from {origin}), so the model would not be measured as its installed package defines it: {ADVICE}"
+        f"{what} ({found}), so the model would not be measured as its installed package defines it: {ADVICE}"
     )

@@ -8,6 +8,7 @@ from typing import Any
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import CLASSIFIERS, OTHER_HEADS, POOLER, UNUSED_WEIGHTS
 from bertsecrets.models.layers import architecture, layer_of
+from bertsecrets.progress import counted
 
 UNSCALED_TYPES = {"F64", "F32", "F16", "BF16"}  # safetensors' names for types whose numbers are stored without a scale
 
@@ -113,6 +114,6 @@ def _refuse_more_layers(path: str, names: _Names, dropped: Iterable[str]) -> Non
     more = max(((index, place) for place, index in others if index > held.get(place, index)), default=None)
     if more is not None:
         raise UserError(
-            f"{path}: the model has {held[more[1]] + 1} layers according to config.json, but weights for "
-            f"{more[0] + 1} layers: correct num_hidden_layers, or save the model again"
+            f"{path}: the model has {counted(held[more[1]] + 1, 'layer')} according to config.json, but weights for "
+            f"{counted(more[0] + 1, 'layer')}: correct num_hidden_layers, or save the model again"
         )

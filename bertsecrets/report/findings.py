@@ -211,7 +211,7 @@ def change_findings(changes: Changes) -> Findings:
         Table(("condition", "was", "is"), facts, {"was": 50, "is": 50}),
     ]
     return Findings(
-        title=f"K19 claims: {counts_text or f'no change in {len(changes.after.verdicts)} verdicts'}",
+        title=f"K19 claims: {counts_text or 'no change in ' + counted(len(changes.after.verdicts), 'verdict')}",
         about=f"{excerpt(changes.after.model, 80)}, from {_run(changes.before)} to {_run(changes.after)}",
         tables=[table for table in tables if table.rows],
         lines=[

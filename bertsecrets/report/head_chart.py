@@ -14,6 +14,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.models.attention import Maps, Pass
 from bertsecrets.models.encoding import Batch, tokenize
 from bertsecrets.models.in_memory import opened
+from bertsecrets.progress import counted
 
 
 class _OneLayer:
@@ -41,7 +42,7 @@ def _layer_maps(
         raise UserError("the text is empty: give at least one word")
     with opened(model, tokenizer, offline=offline) as encoder:
         if not (1 <= layer <= encoder.layers and 1 <= head <= encoder.heads):
-            has = f"{_name(model)} has {encoder.layers} layers of {encoder.heads} heads"
+            has = f"{_name(model)} has {counted(encoder.layers, 'layer')} of {counted(encoder.heads, 'head')}"
             raise UserError(f"{has}; head {layer}.{head} does not exist")
         encoder.to(torch.device(best_device(None)))
         encoded, _ = tokenize(encoder.tokenizer, [text], None if text2 is None else [text2], encoder.fit(512))

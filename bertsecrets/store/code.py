@@ -8,6 +8,7 @@ import functools
 import hashlib
 import importlib.util
 import os
+import re
 import site
 import sys
 import sysconfig
@@ -25,6 +26,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.store.files import files_below
 
 PACKAGE_NAME = __name__.partition(".")[0]
+LIBRARIES_IN_KEYS = ("torch", "transformers")  # libraries whose own requirements do not count
 # Modules that affect stored numbers without being imported by the module that computes the numbers.
 ALWAYS_DIGESTED = ("bertsecrets.caches", "bertsecrets.devices", "bertsecrets.store.measurements")
 # Modules and packages that no digest includes, with the reason why they cannot change a result.
@@ -46,6 +48,11 @@ INSTALLED_FOLDERS = (
     *(*site.getsitepackages(), site.getusersitepackages()),
 )
 START_MTIMES = {path: path.stat().st_mtime_ns for path in files_below(Path(__file__).parents[1], "*.py")}
+# Functions by which code reads what is not in its files, and those that create empty containers.
+READING = {"environ", "getenv", "open", "read_text", "read_bytes", "load", "load_file", "safe_open", "urlopen"} | {
+    *("fromfile", "genfromtxt", "loadtxt", "memmap", "read_csv", "read_json"),
+}
+CONTAINERS = {"dict", "list", "set", "defaultdict", "OrderedDict", "Counter", "deque"}
 DOCUMENTED_NODES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # nodes that may have a docstring
 
 
@@ -55,13 +62,15 @@ class ModuleSource:
 
     `digest` is the digest of the module's syntax tree. `imports` are written as `module` or `module:name`. `reexports`
     maps each name that a package re-exports to the import that provides the name, in the same form. `values` maps the
-    names of a user's module, and its class attributes, to what its file assigns to them (see `_values`).
+    names of a user's module, and its class attributes, to what its file assigns to them (see `_values`). `outside` is a
+    name by which a user's module reads or keeps values that are not in its file, or None (see `_outside`).
     """
 
     digest: str
     imports: tuple[str, ...]
     reexports: dict[str, str]
     values: dict[str, str] = field(default_factory=dict)
+    outside: str | None = None
 
 
 class _ImportTimes:
@@ -107,18 +116,26 @@ sys.meta_path.insert(0, IMPORTED)
 def code_digest(module: str) -> str | None:
     """Return a digest of a module, of its imports (see `_reached`), and of `ALWAYS_DIGESTED`.
 
-    Returns None if the module has no source file, as in an interactive session.
+    Returns None if the module has no source file, as in an interactive session, or if results depend on more than the
+    files (see `undescribed`).
 
     Raises:
         UserError: If one of the files was edited after it was imported.
     """
-    return _digest(digested(module)) if _reached(module) else None
+    return _digest(digested(module)) if _reached(module) and not undescribed([module]) else None
 
 
 def digest_of_classes(classes: Iterable[type]) -> str | None:
-    """Return a digest of the modules of user-defined classes, or None if one of them has no source file."""
+    """Return a digest of the modules of user-defined classes, or None if it would not cover all that they compute."""
     classes = [*classes]
-    return _digest(users_modules(cls.__module__ for cls in classes)) if all(map(has_source, classes)) else None
+    modules = users_modules(cls.__module__ for cls in classes)
+    return _digest(modules) if all(map(has_source, classes)) and not undescribed(modules) else None
+
+
+def undescribed(modules: Iterable[str]) -> str | None:
+    """Return which of these modules of a user, or of their imports, uses values that are not in its file, or None."""
+    reached = {name: source for module in modules for name, source in _reached(module).items()}
+    return next((f"{name} uses {source.outside}" for name, source in reached.items() if source.outside), None)
 
 
 @functools.cache
@@ -151,8 +168,7 @@ def _changed_values(name: str, source: ModuleSource) -> Iterator[str]:
     for place, written in source.values.items() if name in sys.modules else ():
         shown = "nothing"
         with suppress(Exception):  # of the user's own classes
-            value = attrgetter(place)(sys.modules[name])
-            shown = getattr(value, "__qualname__", place) if written == place else _shown(value)
+            shown = _shown(attrgetter(place)(sys.modules[name]))
         if shown != written:
             yield f"{name}.{place} = {shown}"
 
@@ -167,11 +183,23 @@ _providers = functools.cache(metadata.packages_distributions)  # one call takes 
 
 @functools.cache
 def _versions(imports: tuple[str, ...]) -> list[str]:
-    """Return the versions of the installed packages that provide these imports."""
+    """Return the versions of the installed packages that provide these imports, and of the packages they require."""
     packages = {name.partition(":")[0].partition(".")[0] for name in imports} - {PACKAGE_NAME, *sys.stdlib_module_names}
     providers = _providers() if packages else {}
-    names = sorted({name for package in packages for name in providers.get(package, ())})
-    return [f"{name} {metadata.version(name)}" for name in names]
+    waiting, versions = [name for package in packages for name in providers.get(package, ())], dict[str, str]()
+    while waiting:
+        name = waiting.pop().replace("-", "_").lower()
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+            waiting += requirements(name, optional=False) - versions.keys() if name not in LIBRARIES_IN_KEYS else ()
+    return [f"{name} {version}" for name, version in sorted(versions.items())]
+
+
+@functools.cache
+def requirements(distribution: str, *, optional: bool) -> set[str]:
+    """Return the names of the packages that a package requires, with or without those for its optional features."""
+    texts = [text for text in metadata.requires(distribution) or () if optional or "extra ==" not in text]
+    return {re.split(r"[^\w.-]", text, maxsplit=1)[0].replace("-", "_").lower() for text in texts}
 
 
 @functools.cache
@@ -266,12 +294,15 @@ def _source(name: str) -> ModuleSource | None:
     reexports = dict(pair for node in tree.body for pair in _from(node, package)) if package == name else {}
     imports = tuple(dict.fromkeys(_imports(tree, package)))
     values: dict[str, str] = {}
+    outside = None
     if name.partition(".")[0] != PACKAGE_NAME:
-        values = dict(_values(tree))
+        values, outside = dict(_values(tree)), next(_outside(tree), None)
         if "__getattr__" in values and path.name == "__init__.py":  # may import any module of the package
             files = (file.relative_to(path.parent).with_suffix("").parts for file in files_below(path.parent, "*.py"))
             imports += tuple(".".join([name, *parts]) for parts in files if parts[-1] != "__init__")
-    return ModuleSource(hashlib.sha256("".join(_syntax(tree)).encode()).hexdigest(), imports, reexports, values)
+    return ModuleSource(
+        hashlib.sha256("".join(_syntax(tree)).encode()).hexdigest(), imports, reexports, values, outside
+    )
 
 
 def _was_edited(name: str, path: Path) -> bool:
@@ -321,20 +352,37 @@ def _from(node: ast.AST, package: str) -> Iterator[tuple[str, str]]:
 def _values(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Yield each name of a module, and each class attribute, to which the file assigns a function or a plain value.
 
-    For a function, the value is the name itself. Counters and caches are left out: names that functions declare as
-    global, and containers that are empty.
+    A function is described by its name and its default values.
     """
-    counters = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
     bodies = [("", tree.body), *((f"{node.name}.", node.body) for node in tree.body if isinstance(node, ast.ClassDef))]
     for prefix, node in ((prefix, node) for prefix, body in bodies for node in body):
         if isinstance(node, ast.FunctionDef):
-            yield prefix + node.name, prefix + node.name
+            function, keywords = prefix + node.name, zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            yield f"{function}.__code__.co_qualname", repr(function)
+            with suppress(ValueError):  # not a plain value
+                defaults = tuple(map(ast.literal_eval, node.args.defaults))
+                yield f"{function}.__defaults__", _shown(defaults or None)
+                by_name = {each.arg: ast.literal_eval(default) for each, default in keywords if default is not None}
+                yield f"{function}.__kwdefaults__", _shown(by_name or None)
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names = [target.id for target in targets if isinstance(target, ast.Name) and target.id not in counters]
             with suppress(ValueError, TypeError):  # not a plain value
-                value = ast.literal_eval(node.value)
-                yield from ((prefix + name, _shown(value)) for name in names if value not in ([], {}))
+                value = _shown(ast.literal_eval(node.value))
+                yield from ((prefix + target.id, value) for target in targets if isinstance(target, ast.Name))
+
+
+def _outside(tree: ast.Module) -> Iterator[str]:
+    """Yield each name by which a module reads, or keeps in global variables, values that are not in its file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield f"global {node.names[0]}"
+        elif isinstance(node, ast.Name | ast.Attribute | ast.alias):
+            names = {getattr(node, field) for field in ("id", "attr", "name") if hasattr(node, field)}
+            yield from names & READING
+    for value in (node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value):
+        created = ast.unparse(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
+        if ast.unparse(value) in ("[]", "{}") or created in CONTAINERS:
+            yield "a container that is filled later"
 
 
 def _syntax(node: object) -> Iterator[str]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from bertsecrets.errors import UserError, excerpt
 from bertsecrets.hub import Repository
+from bertsecrets.progress import counted
 from bertsecrets.reading import lines_of, read_text
 from bertsecrets.store.files import file_sha256, listed
 from bertsecrets.texts.tasks import Task
@@ -260,7 +261,7 @@ def read_tsv(path: Path, task: Task, name: str) -> Split:
         if short or (any(fields[len(header) :]) and not task.skips_short_rows):
             lacking = f"the columns from {header[len(fields)]!r} on are missing" if short else ""
             raise UserError(
-                f"{path}, line {number} has {len(fields)} fields, but the header has {len(header)}: "
+                f"{path}, line {number} has {counted(len(fields), 'field')}, but the header has {len(header)}: "
                 f"{lacking or 'is there a tab inside a text?'}"
             )
         first, second, code = (fields[place] for place in places)
@@ -357,7 +358,7 @@ def official_problem(split: Split) -> str | None:
     of_labels = [(held[label], count, f" with the label {label}") for label, count in counts.items()]
     for found, official, which in [(len(split), rows, ""), *of_labels]:
         if found != official:
-            return f"it has {found} rows{which}, but {task.title}'s official {split.name} split has {official}"
+            return f"it has {counted(found, 'row')}{which}, but {task.title}'s official {split.name} split has {official}"
     return None
 
 

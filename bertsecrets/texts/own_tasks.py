@@ -16,6 +16,7 @@ from typing import Any
 
 from bertsecrets.arguments import checked, is_text
 from bertsecrets.errors import UserError, errors_in, excerpt, near_matches, quoted
+from bertsecrets.progress import counted
 from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, lines_of, read_text, read_yaml
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.glue import Split
@@ -226,7 +227,9 @@ def _read_file(path: Path) -> tuple[dict[str, list[str]], list[int]]:
         raise UserError(f"{path}, line 1: two columns have the same name: rename one of them")
     for fields, line in rows:
         if len(fields) != len(header):
-            raise UserError(f"{path}, line {line} has {len(fields)} fields, but the header has {len(header)}")
+            raise UserError(
+                f"{path}, line {line} has {counted(len(fields), 'field')}, but the header has {len(header)}"
+            )
         merged = lines_of("\t".join(fields))  # the lines that quotation marks may have merged
         if delimiter == "\t" and len(merged) > 1 and {each.count("\t") for each in merged} == {len(header) - 1}:
             raise UserError(f"{path}, line {line}: quotation marks merge {len(merged)} rows: save the file as CSV")

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from bertsecrets.claims.bootstrap import central_interval, resample_counts
 from bertsecrets.errors import UserError
 from bertsecrets.patterns.classes import CLASSES, check_class
+from bertsecrets.progress import counted
 from instruments.annotation.map_set import MapSet
 
 CONFIDENCE = 0.95  # confidence level of the interval
@@ -44,7 +45,8 @@ def label_agreement(first: Sequence[str], second: Sequence[str]) -> Agreement:
     """
     if len(first) != len(second) or not first:
         raise UserError(
-            f"{len(first)} labels and {len(second)} labels: agreement needs labels of both annotators on the same maps"
+            f"{counted(len(first), 'label')} and {counted(len(second), 'label')}: agreement needs labels of both "
+            "annotators on the same maps"
         )
     table = np.zeros((len(CLASSES), len(CLASSES)), dtype=np.int64)
     for labels in zip(first, second, strict=True):

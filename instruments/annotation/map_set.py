@@ -21,6 +21,7 @@ from jaxtyping import Float16
 from bertsecrets.errors import MissingError, UserError, excerpt
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import Reading, labels_agree, majority_label
+from bertsecrets.progress import counted
 from bertsecrets.reading import lines_of, read_npy, read_text
 from bertsecrets.settings import project_path
 from bertsecrets.store.files import digest
@@ -246,7 +247,7 @@ def _read_rows(path: Path, columns: Sequence[str]) -> list[tuple[str, dict[str, 
     for number, line in enumerate(lines, start=2):
         fields, where = line.split("\t"), f"{path}, line {number}"
         if line.strip() and len(fields) != len(columns):
-            raise UserError(f"{where}: expected {len(columns)} fields, found {len(fields)}")
+            raise UserError(f"{where}: expected {counted(len(columns), 'field')}, found {len(fields)}")
         if line.strip():
             rows.append((where, dict(zip(columns, fields, strict=True))))
     return rows
@@ -272,7 +273,7 @@ def _row_map(row: dict[str, str], values: np.ndarray, where: str) -> PatternMap:
         numbers[column] = int(row[column])
     tokens = numbers.pop("tokens")
     if tokens != len(values):
-        raise UserError(f"{where}: {tokens} tokens, but its map has {len(values)}")
+        raise UserError(f"{where}: {counted(tokens, 'token')}, but its map has {len(values)}")
     if not 1 <= numbers["boundary"] <= tokens:
         raise UserError(f"{where}: boundary {numbers['boundary']} is outside 1 to {tokens}")
     return PatternMap(row["name"], row["model"], row["task"], row["state"], values=values, **numbers)

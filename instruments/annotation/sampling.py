@@ -16,6 +16,7 @@ from bertsecrets.models import opening
 from bertsecrets.models.attention import Maps, Pass
 from bertsecrets.models.encoding import Batch, Encoded, encode, special_ids
 from bertsecrets.patterns.map_stack import second_text
+from bertsecrets.progress import counted
 from bertsecrets.session import Session
 from bertsecrets.texts.glue import Split
 from bertsecrets.texts.tasks import task
@@ -71,7 +72,7 @@ def draw(session: Session, plan: Mapping[Subject, int], *, seed: int = 1, max_to
     maps: list[PatternMap] = []
     for subject, count in plan.items():
         if count < 1:
-            raise UserError(f"cannot draw {count} maps of {subject}: draw 1 or more")
+            raise UserError(f"cannot draw {counted(count, 'map')} of {subject}: draw 1 or more")
         classifier = opening.open_checkpoint(
             session.checkpoint(subject), task(subject.task), session.ref(subject.model)
         )

@@ -11,6 +11,7 @@ from bertsecrets.errors import UserError
 from bertsecrets.options import RunOptions, add_run_options, path
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import AUTHORS
+from bertsecrets.progress import counted
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject
 from instruments.annotation.p20 import ARCHIVE
@@ -109,7 +110,7 @@ def classify(options: argparse.Namespace) -> None:
     classes = classes_of(given)
     if options.json:
         write_json(options.json, classes)
-    print(f"{options.maps}: {len(given)} maps")
+    print(f"{options.maps}: {counted(len(given), 'map')}")
     for reading in classes[0]:
         print(f"{reading}: {class_counts(str(each[reading]['class']) for each in classes)}")
     if given.causal:
@@ -137,7 +138,7 @@ def annotate(options: argparse.Namespace) -> None:
         write_page(maps, options.html, annotator=options.annotator, second=options.second, restart=options.restart)
     elif options.second is not None or options.restart or options.annotator:
         raise UserError("--annotator, --second and --restart are for the page: give its file with --html FILE")
-    print(f"{options.folder}: {len(maps)} maps: {class_counts(maps.labels)}")
+    print(f"{options.folder}: {counted(len(maps), 'map')}: {class_counts(maps.labels)}")
     if agreed := set_agreement(maps):
         print(agreed)
     if options.html:
@@ -185,7 +186,7 @@ def import_patterns(options: argparse.Namespace) -> None:
         fetched = "://" in options.source
         maps = read_p20(fetch(options.source, Path(folder)) if fetched else path(options.source))
     save_set(maps, options.folder)
-    print(f"{options.folder}: {len(maps)} maps: {class_counts(maps.labels)}")
+    print(f"{options.folder}: {counted(len(maps), 'map')}: {class_counts(maps.labels)}")
     labels = [label or "" for label in maps.labels]
     for reading, classes in predicted_classes(maps).items():
         print(f"agreement with the predicted classes, reading {reading}: {label_agreement(labels, classes)}")

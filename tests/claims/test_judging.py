@@ -454,6 +454,14 @@ def test_whether_a_claim_applies_is_known_before_measuring():
     assert applicability(named, ModelFacts()) == Eligible()
 
 
+def test_rows_with_one_label_decide_nothing():
+    rng = np.random.default_rng(1)
+    seeds = as_seeds(*(scored((rng.random(120) < 0.75).astype(int), np.ones(120, int)) for _ in range(3)))
+    for case in (made_up(), made_up(kind="above", value=50.0, figure={})):
+        verdict = judged_seeds(case, seeds, SETTINGS)
+        assert (verdict.outcome, verdict.cause.brief) == ("inconclusive", "every example has the same label")
+
+
 def test_a_collapsed_model_decides_nothing():
     dead = scored([1] * 100, [1] * 60 + [0] * 40, constant=True)
     few, alike = scored([1] * 20, [1, 0] * 10, constant=True), scored([1] * 20, [1] * 20, constant=True)
@@ -553,7 +561,10 @@ OTHER_WAYS = {
     "limit": {"provenance": Provenance(limit=100)},
     "train_limit": {"provenance": Provenance(train_limit=100)},
     "setting max_length": {"settings": {"max_length": 64}},
+    "setting epochs": {"provenance": Provenance(training={"settings": {"epochs": 1}})},
+    "setting learning_rate": {"provenance": Provenance(training={"settings": {"epochs": 3, "learning_rate": 1e-3}})},
 }
+TRAINING = {"settings": {"epochs": 3, "learning_rate": 2e-5}}
 
 
 @pytest.mark.parametrize("fact", OTHER_WAYS)
@@ -568,6 +579,7 @@ OTHER_WAYS = {
 def test_measurements_of_different_rows_are_not_judged_together(quantity, measures, seeds, fact):
     """The differing measurement is of another seed, of the other side, or of another measure of attention."""
     same = [measured(name, seed=seed, settings={"max_length": 128}) for seed in range(seeds) for name in measures]
+    same = [replace(each, provenance=replace(each.provenance, training=TRAINING)) for each in same]
     differing = [*same[:-1], replace(same[-1], **OTHER_WAYS[fact])]
     by_seed = [needed(quantity, *differing[place::seeds]) for place in range(seeds)]
     with pytest.raises(UserError, match=rf"differ in {fact} \(.* and .*\): measure both in the same way$") as error:

@@ -172,8 +172,13 @@ def test_rows_that_share_a_text_stay_together_in_every_quantity(name):
             assert clusters is None  # annotated heads
 
 
+def labels(count, wrong=0):
+    """Return alternating labels, of which the first `wrong` are replaced by the other label."""
+    return [(i + (i < wrong)) % 2 for i in range(count)]
+
+
 def test_too_few_examples_decide_nothing_however_they_come_out():
-    few, enough = ([scored([1] * n, [1] * n)] for n in (29, 30))
+    few, enough = ([scored(labels(n), labels(n))] for n in (29, 30))
     above = made_up(kind="above", value=50, figure={"seed_std": 1.0, "seed_source": "five seeds"})
     assert "fewer than 30 examples" in judged(above, *few).reason
     assert [judged(above, *sample).outcome for sample in (few, enough)] == ["inconclusive", "reproduced"]
@@ -231,12 +236,14 @@ def test_the_mean_gap_over_tasks_by_hand():
 
 def test_the_mean_gap_can_pass_and_fail():
     def found(wrong):
-        own = tuple(scored([1] * 1000, [1] * 1000, name) for name in TASKS)
-        other = tuple(scored([0] * wrong + [1] * (1000 - wrong), [1] * 1000, name) for name in TASKS)
-        return own, other
+        own = tuple(scored(labels(1000), labels(1000), name) for name in TASKS)
+        return own, tuple(
+            scored(labels(1000, 0 if name == "stsb" else wrong), labels(1000), name, initialisation="random")
+            for name in TASKS
+        )
 
     case = of_id("D2-all-mean")
-    as_published = measurements.judged(case, *found(419))  # constant answers have no correlation on STS-B
+    as_published = measurements.judged(case, *found(419))  # equal answers on STS-B
     assert (as_published.outcome, as_published.observed) == ("compatible", pytest.approx(41.9 * 6 / 7))
     assert measurements.judged(case, *found(513)).outcome == "compatible"
     assert measurements.judged(case, *found(550)).outcome == "deviates"
@@ -255,11 +262,13 @@ def test_the_loss_from_cased_tokenization():
     assert read("cased-loss", scored(lower, target), scored([1, 0, 1, 1], target, lower_cases=True)) == 25
     with pytest.raises(NotApplicableError, match="does not lower-case"):
         read("cased-loss", scored(lower, target), scored(lower, target, lower_cases=False))
-    losing = [scored([1] * 300, [1] * 300), scored([0] * 60 + [1] * 240, [1] * 300, lower_cases=True)]
+    same = labels(300)
+    losing = [scored(same, same), scored(labels(300, 60), same, lower_cases=True)]
     assert verdict("D6-rte-loses", *losing).outcome == "reproduced"
-    assert verdict("D6-rte-loses", losing[1], scored([1] * 300, [1] * 300, lower_cases=True)).outcome == "deviates"
+    assert verdict("D6-rte-loses", losing[1], scored(same, same, lower_cases=True)).outcome == "deviates"
     assert verdict("D6-sst2-spared", *losing).outcome == "deviates"
-    equal = [scored([1] * 872, [1] * 872, "sst2"), scored([1] * 872, [1] * 872, "sst2", lower_cases=True)]
+    same = labels(872)
+    equal = [scored(same, same, "sst2"), scored(same, same, "sst2", lower_cases=True)]
     assert verdict("D6-sst2-spared", *equal).outcome == "reproduced"
 
 

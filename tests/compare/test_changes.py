@@ -191,6 +191,16 @@ def test_damaged_files_of_version_2_are_refused_in_one_line(capsys, tmp_path, da
     assert "old.json" in told(capsys, "compare", tmp_path / "old.json", tmp_path / "old.json")
 
 
+@pytest.mark.parametrize("rows", [{"limits": {"limit": 48}}, {"data": ["abc"]}])
+def test_runs_on_different_rows_are_refused(capsys, tmp_path, rows):
+    for name, facts in (("old.json", {}), ("new.json", rows)):
+        verdicts = of(("D2-rte", {"data": ["123"], "verdict": "deviates", **facts}))
+        write_json(tmp_path / name, verdicts.model_dump(mode="json"))
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    line = told(capsys, "compare", old, new)
+    assert f"{old} and {new} were measured on different rows ({next(iter(rows))} of D2-rte: " in line
+
+
 def test_a_worse_verdict_fails_on_request(capsys, tmp_path):
     for name, right in (("good.json", 80), ("bad.json", 20)):
         write_json(tmp_path / name, filed([beats("D2-rte", right, 100 - right)]).model_dump(mode="json"))

@@ -23,6 +23,7 @@ from steps import PROJECT
 from bertsecrets import cores
 from bertsecrets.claims.loading import find_case
 from bertsecrets.claims.requirements import measure_case
+from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.main import main
 from bertsecrets.cores import share_cores
 from bertsecrets.errors import RunError, UserError
@@ -187,6 +188,19 @@ def test_long_jobs_and_those_that_others_wait_for_run_first(tiny_bert, tiny_glue
     assert order[:3] == ["train pretrained", "train random", "measure head-ablation pretrained"]
     assert order[3] == "train frozen"
     assert {"measure scores pretrained", "measure attention-change pretrained"} <= set(order[4:])
+
+
+def test_the_time_left_counts_jobs_and_not_claims(tiny_bert, tiny_glue, tmp_path, monkeypatch, caplog):
+    """The first claim needs a training run and the scores, so only one of three jobs is left for the second claim."""
+    session = local_session(model=tiny_bert, glue=tiny_glue, store=tmp_path)
+    cases, clock = [find_case(name, "rte") for name in ("D1-pretrained", "E1")], iter([0.0, 0.0, 60.0])
+    monkeypatch.setattr(prepare.time, "monotonic", lambda: next(clock))
+    runner = PlannedRunner(session)
+    runner.split(cases, [1])
+    runner.prepare(cases, [1])
+    runner.tell(Verdict(cases[0], "reproduced", "why"))
+    assert len(runner.left) == 1
+    assert caplog.messages[-1].endswith("; about 30 s left at this rate")
 
 
 # ---------------------------------------------------------------------- failing jobs and processes

@@ -213,6 +213,15 @@ def test_a_hook_that_acts_on_few_inputs_counts(session, model):
     assert not stored(session)
 
 
+def test_attention_of_an_adapted_model_equals_that_of_the_merged_model(session, model):
+    merged = deepcopy(model)
+    wrap_a_linear(model)
+    with torch.no_grad():
+        layer_of(merged).attention.self.value.weight.add_(layer_of(model).attention.self.value.update)
+    adapted, plain = (session.measure("special-tokens", task="rte", checkpoint=each) for each in (model, merged))
+    np.testing.assert_allclose(adapted.value("sep"), plain.value("sep"), atol=1e-6)
+
+
 def test_a_backward_hook_changes_gradients(session, model):
     plain = session.measure("attention-gradients", task="rte", checkpoint=model).value("other")
     layer_of(model).register_full_backward_hook(

@@ -17,6 +17,7 @@ from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantities.task_scores import in_points, mean_over_tasks, metric_name, score_range
 from bertsecrets.claims.quantity import ANY_VALUE, Need, quantity
 from bertsecrets.errors import NotApplicableError
+from bertsecrets.progress import counted
 from bertsecrets.texts.metrics import moments
 from bertsecrets.texts.published import FRAME_HEADS, HARMFUL_HEADS, SEVEN_TASKS
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS
@@ -79,7 +80,8 @@ def _luck_note(ablation: Measurement) -> str:
     naive, null = all_gains(ablation), largest_by_luck(ablation)
     share = float((1 + (null >= naive.max() - 1e-9).sum()) / (1 + len(null)))
     quantile = np.quantile(null, 0.95)
-    return f"by chance, the best of {len(naive)} heads gains at most {quantile:+.2f} in 95 % of draws (p {share:.4f})"
+    heads = counted(len(naive), "head")
+    return f"by chance, the best of {heads} gains at most {quantile:+.2f} in 95 % of draws (p {share:.4f})"
 
 
 @quantity("best-head-gain-in-sample", unit="points", inherits=False, ablation=HEAD_ABLATION)

@@ -6,6 +6,7 @@ from bertsecrets.claims.estimand import Estimand, Extreme, by_layer, clusters_of
 from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
+from bertsecrets.progress import counted
 from bertsecrets.types import Measurement
 
 ATTENTION_CHANGE = Need("attention-change")
@@ -34,8 +35,11 @@ def _two_minus_others(change: Measurement, two: slice, others: slice, where: str
     """Subtract the mean similarity of each layer in `others` from that of each layer in `two`."""
     layers = by_layer(change, "cosine")
     if layers.shape[1] < 3:
-        raise NotApplicableError(f"the model has {layers.shape[1]} layers, so there are none {where}")
-    pairs = lambda mean: each_pair(np.subtract, mean[..., two], mean[..., others])  # noqa: E731
+        raise NotApplicableError(f"the model has {counted(layers.shape[1], 'layer')}, so there are none {where}")
+
+    def pairs(mean: np.ndarray) -> np.ndarray:
+        return each_pair(np.subtract, mean[..., two], mean[..., others])
+
     return Estimand.from_block(layers, pairs, clusters=clusters_of(change), extreme=extreme)
 
 

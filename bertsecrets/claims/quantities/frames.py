@@ -15,6 +15,7 @@ from bertsecrets.claims.quantities.head_ranking import Heads, best_heads, place
 from bertsecrets.claims.quantities.likeness import correlation
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
+from bertsecrets.progress import counted
 from bertsecrets.texts.published import FRAME_DIGEST, FRAME_HEADS, FRAME_SENTENCES, published_figures
 from bertsecrets.types import Measurement
 
@@ -64,7 +65,7 @@ def ranked_weight(frames: Measurement, rank: PositiveInt, pairing: Pairing = "al
     """
     block = flat(frames, PAIRING_SAMPLES[pairing])
     if block.shape[1] < rank:
-        raise NotApplicableError(f"the model has {block.shape[1]} heads, so it has no head of rank {rank}")
+        raise NotApplicableError(f"the model has {counted(block.shape[1], 'head')}, so it has no head of rank {rank}")
     note = f"the best heads are {best_heads(frames, PAIRING_SAMPLES[pairing])}"
     of_rank = lambda mean: np.sort(mean, axis=-1)[..., -rank]  # noqa: E731
     return Estimand.from_block(block, of_rank, note, sampled=not _of_paper(frames))
@@ -83,7 +84,9 @@ def gap_in_spread(frames: Measurement) -> Estimand:
     """Return the gap between the second and third largest weights, in standard deviations of those below the gap."""
     block = flat(frames, ALL_PAIRS_SAMPLE)
     if block.shape[1] < 4:
-        raise NotApplicableError(f"the model has only {block.shape[1]} heads, too few for two of them to stand out")
+        raise NotApplicableError(
+            f"the model has only {counted(block.shape[1], 'head')}, too few for two of them to stand out"
+        )
 
     def gap(mean: np.ndarray) -> Number:
         weights = np.sort(mean, axis=-1)[..., ::-1]

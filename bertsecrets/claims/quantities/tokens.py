@@ -15,6 +15,7 @@ from bertsecrets.claims.quantities.likeness import likeness, panels
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
+from bertsecrets.progress import counted
 from bertsecrets.texts.published import ONE_SENTENCE_TASK, TWO_SENTENCE_TASKS
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
@@ -36,7 +37,9 @@ def sep_growth(after: Measurement, before: Measurement, kind: Kind = "sep") -> E
     """Return how much fine-tuning increases the attention to [SEP] in the last two layers."""
     growth = _by_layer(after, kind) - _by_layer(before, kind)
     if growth.shape[1] < 3:
-        raise NotApplicableError(f"the model has {growth.shape[1]} layers, so there are none before the last two")
+        raise NotApplicableError(
+            f"the model has {counted(growth.shape[1], 'layer')}, so there are none before the last two"
+        )
     return Estimand.from_block(growth, lambda mean: mean[..., -2:].mean(-1), clusters=clusters_of(after))
 
 

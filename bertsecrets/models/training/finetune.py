@@ -82,7 +82,7 @@ def finetune(
 
     Returns:
         Facts for the manifest: the numbers of steps and parameters, the mean losses between logged steps, the training
-        time in seconds, the device, the precision, and the attention kernel.
+        time in seconds, the device, the precision, the attention kernel, and the other settings.
     """
     began = time.monotonic()
     model: Any = classifier.model
@@ -112,6 +112,7 @@ def finetune(
             training.run(title, states)
             predict(model.eval(), encoded.head(32), device)  # rejects non-finite logits
         facts |= {"steps": training.step, "loss": training.losses, "precision": training.precision}
+        facts["settings"] = settings.model_dump(exclude={"precision"})
         began -= training.seconds_before
     model.to("cpu").eval()
     model.save_pretrained(folder)
