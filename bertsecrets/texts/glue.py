@@ -358,7 +358,9 @@ def official_problem(split: Split) -> str | None:
     of_labels = [(held[label], count, f" with the label {label}") for label, count in counts.items()]
     for found, official, which in [(len(split), rows, ""), *of_labels]:
         if found != official:
-            return f"it has {counted(found, 'row')}{which}, but {task.title}'s official {split.name} split has {official}"
+            return (
+                f"it has {counted(found, 'row')}{which}, but {task.title}'s official {split.name} split has {official}"
+            )
     return None
 
 

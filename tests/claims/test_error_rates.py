@@ -8,10 +8,9 @@ import pytest
 from measurements import SETTINGS, as_seeds, judged, judged_seeds, made_up, measured, needed, scored
 from scipy import stats
 
-from bertsecrets.claims.judge import power
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import SMALLEST_P_VALUE, Estimate, Spread
-from bertsecrets.claims.judge import judge
+from bertsecrets.claims.judge import judge, power
 from bertsecrets.claims.quantity import ANY_VALUE, REGISTERED_QUANTITIES
 
 
