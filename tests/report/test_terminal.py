@@ -3,7 +3,7 @@
 import io
 
 import pytest
-from verdicts import beats, run_of, verdict
+from verdicts import LIMITED, beats, run_of, verdict
 
 from bertsecrets.claims.loading import load_claims
 from bertsecrets.report.terminal import Screen, claim_table, task_grid, verdict_table
@@ -57,6 +57,11 @@ def test_verbose_tables_of_claims_add_source_and_tasks():
     shown = claim_table([claim], Screen(200), verbose=True)
     assert "section 4.3, figure 5; attention-change, last-two-layers\n" in shown
     assert all(title in shown for title in ("MRPC", "STS-B", "QNLI"))
+
+
+def test_a_known_deviation_is_not_marked_in_a_limited_run():
+    limited = verdict("G1-rte-luck", "deviates", 0.72, (0.0, 0.9), band=(0.95, float("inf")), provenance=LIMITED)
+    assert "known" not in verdict_table([limited])
 
 
 def test_a_claim_beyond_k19_stands_apart_and_fails_only_a_strict_run():
