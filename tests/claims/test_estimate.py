@@ -1,13 +1,13 @@
 """Intervals: the bootstrap over examples, Student's t over seeds, both combined, and paired differences."""
 
 import dataclasses
+import math
 
 import measurements
 import numpy as np
 import pytest
-from measurements import estimand, scored
+from measurements import estimand, read, scored
 
-from bertsecrets.claims.bootstrap import AT_ONCE, central_interval, resample_counts, resampled_means
 from bertsecrets.claims.estimand import Estimand
 from bertsecrets.claims.estimate import estimate
 
@@ -15,32 +15,34 @@ SETTINGS = measurements.SETTINGS.model_copy(update={"resamples": 4000})
 FEW = measurements.SETTINGS.model_copy(update={"resamples": 600})
 
 
-def test_intervals_are_as_wide_as_theory_says():
-    block = np.random.default_rng(0).normal(0.3, 0.1, (400, 6))
-    low, high = central_interval(resampled_means(block, np.random.default_rng(1), 4000), 0.95)
-    np.testing.assert_allclose(high - low, 2 * 1.96 * block.std(0) / 20, rtol=0.08)
-    np.testing.assert_allclose((high + low) / 2, block.mean(0), atol=5e-4)
+def test_the_interval_of_an_accuracy_is_near_the_binomial_one():
+    rng = np.random.default_rng(1)
+    target, predicted = np.ones(400, dtype=int), (rng.random(400) < 0.7).astype(int)
+    share = predicted.mean()
+    observed = estimate([estimand("score", scored(predicted, target))], SETTINGS)
+    assert observed.value == pytest.approx(100 * share)
+    half = 1.96 * 100 * math.sqrt(share * (1 - share) / 400)
+    assert observed.interval(0.95) == pytest.approx((100 * share - half, 100 * share + half), abs=0.4)
+    assert (observed.seeds, observed.examples) == (1, 400)
 
 
-def test_every_resample_draws_as_many_rows_as_asked_for():
-    counts = np.concatenate(list(resample_counts(np.random.default_rng(0), rows=7, resamples=AT_ONCE + 3, drawn=4)))
-    assert counts.shape == (AT_ONCE + 3, 7)
-    assert set(counts.sum(1)) == {4.0}
+def levels(*values):
+    """Return one estimand per value; all of its examples have this value."""
+    return [Estimand.from_block(np.full((50, 1), value), lambda mean: mean[..., 0]) for value in values]
 
 
-def test_means_of_resamples_are_those_of_the_rows_drawn():
-    block = np.arange(10.0).reshape(5, 2)
-    counts = np.concatenate(list(resample_counts(np.random.default_rng(3), 5, 20)))
-    by_hand = [np.repeat(block, row.astype(int), axis=0).mean(0) for row in counts]
-    np.testing.assert_allclose(resampled_means(block, np.random.default_rng(3), 20), by_hand)
+def test_several_seeds_have_students_interval_around_their_mean():
+    observed = estimate(levels(60.0, 70.0, 80.0), SETTINGS)
+    assert (observed.value, observed.spread.std, observed.sampling_error) == (70, 10, 0)
+    reach = 4.3027 * 10 / np.sqrt(3)  # the .975 quantile of t with 2 degrees of freedom
+    assert observed.interval(0.95) == pytest.approx((70 - reach, 70 + reach), abs=0.5)
 
 
-@pytest.mark.parametrize("values", [[60.0], [60.0, 80.0]])
-def test_fewer_than_three_seeds_have_an_interval_of_the_examples_alone(values):
-    levels = [Estimand.from_block(np.full((50, 1), value), lambda mean: mean[..., 0]) for value in values]
-    observed = estimate(levels, SETTINGS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_fewer_than_three_seeds_have_an_interval_of_the_examples_alone(count):
+    observed = estimate(levels(*[60.0, 80.0][:count]), SETTINGS)
     assert observed.spread is None
-    assert observed.interval(0.95) == pytest.approx((np.mean(values), np.mean(values)))
+    assert observed.interval(0.95) == pytest.approx((observed.value, observed.value))
 
 
 def test_the_doubt_of_seeds_and_that_of_examples_add_up():
@@ -128,3 +130,17 @@ def test_skewed_examples_are_missed_on_neither_side():
         high_misses += high < 1
     assert low_misses / worlds == pytest.approx(0.05, abs=0.035)
     assert high_misses / worlds == pytest.approx(0.05, abs=0.035)
+
+
+def test_a_difference_is_paired():
+    rng = np.random.default_rng(2)
+    target = rng.integers(0, 2, 300)
+    other = np.where(rng.random(300) < 0.6, target, 1 - target)
+    own = other.copy()
+    own[:15] = target[:15]  # correct wherever the other is, and on a few more
+    gain = 100 * ((own == target).mean() - (other == target).mean())
+    pair = [scored(own, target), scored(other, target)]
+    assert read("score-difference", *pair) == pytest.approx(gain)
+    observed = estimate([estimand("score-difference", *pair)], SETTINGS)
+    assert observed.replicates.min() >= -1e-9  # the gain is not negative on any resample
+    assert observed.replicates.std() < 1.5  # unpaired, it would be about 4
