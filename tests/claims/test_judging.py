@@ -151,7 +151,7 @@ def of_estimand(estimand, case):
     with pytest.MonkeyPatch.context() as patch:
         changed = dataclasses.replace(REGISTERED_QUANTITIES["score"], function=lambda scores: estimand)
         patch.setitem(REGISTERED_QUANTITIES, "score", changed)
-        return judged(case, scored([1], [1]))
+        return judged(case, scored([0, 1], [0, 1]))
 
 
 def partly_right(count):
