@@ -215,7 +215,7 @@ def _shortage(evidence: Evidence, measurements: Sequence[Measurement]) -> Cause 
     if evidence.refuted:
         return None
     labels = [(TASKS[each.subject.task], each.samples["target"]) for each in measurements if "target" in each.samples]
-    if any(is_constant(*of_task) for of_task in labels):
+    if any(len(target) >= FEWEST_EXAMPLES and is_constant(task, target) for task, target in labels):
         return Grounds.UNMET(unmet="every example has the same label: measure rows with different labels")
     if evidence.constants and observed.examples_error > 0:
         return Grounds.CONSTANT_ON_SAMPLE()
