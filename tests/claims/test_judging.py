@@ -470,7 +470,8 @@ def test_whether_a_claim_applies_is_known_before_measuring():
 
 def test_rows_with_one_label_decide_nothing():
     rng = np.random.default_rng(1)
-    seeds = as_seeds(*(scored((rng.random(120) < 0.75).astype(int), np.ones(120, int)) for _ in range(3)))
+    samples = [{"predicted": (rng.random(120) < 0.75).astype(int), "target": np.ones(120, int)} for _ in range(3)]
+    seeds = as_seeds(*(measured("scores", {"accuracy": 75.0}, sample) for sample in samples))
     for case in (made_up(), made_up(kind="above", value=50.0, figure={})):
         verdict = judged_seeds(case, seeds, SETTINGS)
         assert (verdict.outcome, verdict.cause.brief) == ("inconclusive", "every example has the same label")
