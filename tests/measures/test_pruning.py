@@ -128,12 +128,14 @@ def test_each_step_removes_the_least_important_of_the_heads_that_are_left():
 
 # ---------------------------------------------------------------------- claims
 
+LABELS = np.arange(1000) % 2
+
 
 def pruned_heads(*right: float, left=(75, 50, 25, 0), **more):
     """Return a `head-pruning` measurement with these accuracies on 1000 examples, starting with the unpruned model."""
-    answers = np.array([np.arange(1000) < 1000 * share for share in right]).astype(int)
+    answers = np.array([np.where(np.arange(1000) < 1000 * share, LABELS, 1 - LABELS) for share in right])
     values = {"left": np.array(left), "removed": np.arange(100).reshape(10, 10), "baseline": right[0], **more}
-    samples = {"predicted": answers[1:], "baseline_predicted": answers[0], "target": np.ones(1000)}
+    samples = {"predicted": answers[1:], "baseline_predicted": answers[0], "target": LABELS}
     return measured("head-pruning", {**values, "score": np.array(right[1:]), "importance": np.eye(10)}, samples)
 
 
@@ -146,9 +148,9 @@ def test_heads_left_count_while_every_score_is_nine_tenths():
 
 
 def pruned_weights(*right: float):
-    answers = np.array([np.arange(1000) < 1000 * share for share in right]).astype(int)
+    answers = np.array([np.where(np.arange(1000) < 1000 * share, LABELS, 1 - LABELS) for share in right])
     values = {"share": np.arange(1, 8) / 10, "baseline": right[0], "score": np.array(right[1:])}
-    samples = {"predicted": answers[1:], "baseline_predicted": answers[0], "target": np.ones(1000)}
+    samples = {"predicted": answers[1:], "baseline_predicted": answers[0], "target": LABELS}
     return measured("weight-pruning", values, samples)
 
 
