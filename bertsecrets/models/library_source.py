@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from bertsecrets.models.description import PLAIN
+
 MODEL_LIBRARIES = ("torch", "transformers")
-PLAIN = (type(None), bool, int, float, complex, str, bytes)
-CONTAINERS = (dict, list, tuple, set, frozenset)
+BUILT_IN_CONTAINERS = (dict, list, tuple, set, frozenset)
 # Modules whose functions and classes compute numbers, and contain what their files say.
 COMPUTING = re.compile(r"torch(\.(nn|optim|functional)(\..+)?)?|transformers\.(?!generation|models\.auto).+")
 # Wrappers that change numbers: their qualified names, and the names by which files mention them.
@@ -124,7 +125,7 @@ def _contains(statement: Statement, values: Iterable[Any], namespace: dict[str, 
 
 def _leaves(value: Any) -> Iterator[Any]:
     """Yield the values in nested containers, in the order of bytecode."""
-    if type(value) in CONTAINERS:
+    if type(value) in BUILT_IN_CONTAINERS:
         for inner in [*value.values(), *value] if type(value) is dict else value:
             yield from _leaves(inner)
     else:

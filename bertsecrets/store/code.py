@@ -49,10 +49,20 @@ INSTALLED_FOLDERS = (
 )
 START_MTIMES = {path: path.stat().st_mtime_ns for path in files_below(Path(__file__).parents[1], "*.py")}
 # Functions by which code reads what is not in its files, and those that create empty containers.
-READING = {"environ", "getenv", "open", "read_text", "read_bytes", "load", "load_file", "safe_open", "urlopen"} | {
+READING_FUNCTIONS = {
+    "environ",
+    "getenv",
+    "open",
+    "read_text",
+    "read_bytes",
+    "load",
+    "load_file",
+    "safe_open",
+    "urlopen",
+} | {
     *("fromfile", "genfromtxt", "loadtxt", "memmap", "read_csv", "read_json"),
 }
-CONTAINERS = {"dict", "list", "set", "defaultdict", "OrderedDict", "Counter", "deque"}
+CONTAINER_FUNCTIONS = {"dict", "list", "set", "defaultdict", "OrderedDict", "Counter", "deque"}
 DOCUMENTED_NODES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # nodes that may have a docstring
 
 
@@ -297,7 +307,9 @@ def _source(name: str) -> ModuleSource | None:
     outside = None
     if name.partition(".")[0] != PACKAGE_NAME:
         values, outside = dict(_values(tree)), next(_outside(tree), None)
-        if "__getattr__.__code__.co_qualname" in values and path.name == "__init__.py":  # may import any module of the package
+        if (
+            "__getattr__.__code__.co_qualname" in values and path.name == "__init__.py"
+        ):  # may import any module of the package
             files = (file.relative_to(path.parent).with_suffix("").parts for file in files_below(path.parent, "*.py"))
             imports += tuple(".".join([name, *parts]) for parts in files if parts[-1] != "__init__")
     return ModuleSource(
@@ -378,10 +390,10 @@ def _outside(tree: ast.Module) -> Iterator[str]:
             yield f"global {node.names[0]}"
         elif isinstance(node, ast.Name | ast.Attribute | ast.alias):
             names = {getattr(node, field) for field in ("id", "attr", "name") if hasattr(node, field)}
-            yield from names & READING
+            yield from names & READING_FUNCTIONS
     for value in (node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value):
         created = ast.unparse(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
-        if ast.unparse(value) in ("[]", "{}") or created in CONTAINERS:
+        if ast.unparse(value) in ("[]", "{}") or created in CONTAINER_FUNCTIONS:
             yield "a container that is filled later"
 
 
