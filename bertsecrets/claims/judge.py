@@ -212,11 +212,12 @@ def _shortage(evidence: Evidence, measurements: Sequence[Measurement]) -> Cause 
         return Grounds.UNMET(unmet=unmet)
     if observed.fewest < FEWEST_EXAMPLES:
         return Grounds.FEW_EXAMPLES(needed=FEWEST_EXAMPLES)
-    labels = [(TASKS[each.subject.task], each.samples["target"]) for each in measurements if "target" in each.samples]
-    if any(is_constant(*of_task) for of_task in labels):
-        return Grounds.UNMET(unmet="every example has the same label: measure rows with different labels")
     if evidence.refuted:
         return None
+    scores = (each for each in measurements if each.measure == "scores")
+    labels = ((TASKS[each.subject.task], each.samples["target"]) for each in scores if "target" in each.samples)
+    if any(len(target) >= FEWEST_EXAMPLES and is_constant(task, target) for task, target in labels):
+        return Grounds.UNMET(unmet="every example has the same label: measure rows with different labels")
     if evidence.constants and observed.examples_error > 0:
         return Grounds.CONSTANT_ON_SAMPLE()
     return Grounds.UNKNOWN_SPREAD() if evidence.limits is None else None

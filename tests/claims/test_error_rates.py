@@ -96,7 +96,7 @@ def test_p_values_of_seeds_alone_are_those_of_a_t_test():
 
 def test_unjudged_claims_have_no_p_value():
     few = judged(made_up(), scored([1, 0], [1, 1]))
-    alone = judge(made_up(kind="above", figure={}), [needed("score", scored([1] * 90, [1] * 90))], SETTINGS)
+    alone = judge(made_up(kind="above", figure={}), [needed("score", scored([0, 1] * 45, [0, 1] * 45))], SETTINGS)
     assert (few.p_against, few.p_for, alone.p_against, alone.p_for) == (None,) * 4
     assert few.as_json()["p_against"] is None
 

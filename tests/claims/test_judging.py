@@ -151,12 +151,18 @@ def of_estimand(estimand, case):
     with pytest.MonkeyPatch.context() as patch:
         changed = dataclasses.replace(REGISTERED_QUANTITIES["score"], function=lambda scores: estimand)
         patch.setitem(REGISTERED_QUANTITIES, "score", changed)
-        return judged(case, scored([1], [1]))
+        return judged(case, scored([0, 1], [0, 1]))
+
+
+def partly_right(count):
+    """Return the scores of a model that gets this many of 1 000 examples right."""
+    target = np.arange(1000) % 2
+    return scored(np.where(np.arange(1000) < count, target, 1 - target), target)
 
 
 def test_fewer_than_three_seeds_decide_nothing():
     above = made_up(kind="above", value=50.0, figure={})
-    three = [scored([1] * n + [0] * (1000 - n), [1] * 1000) for n in (600, 610, 590)]
+    three = [partly_right(n) for n in (600, 610, 590)]
     for count, whose in ((1, "1 seed"), (2, "2 seeds")):
         verdict = judged_seeds(above, three[:count], SETTINGS)
         assert (verdict.outcome, verdict.open) == ("inconclusive", True)
@@ -168,7 +174,7 @@ def test_fewer_than_three_seeds_decide_nothing():
 
 
 def test_a_checkpoint_is_judged_by_its_examples_alone():
-    above, scores = made_up(kind="above", value=50.0, figure={}), scored([1] * 600 + [0] * 400, [1] * 1000)
+    above, scores = made_up(kind="above", value=50.0, figure={}), partly_right(600)
     verdict = judge(above, [needed("score", scores)], SETTINGS, checkpoint=True)
     assert (verdict.outcome, verdict.remarks[0]) == ("reproduced", "this checkpoint")
     assert verdict.interval == pytest.approx((60 - 2.55, 60 + 2.55), abs=0.2)  # 1.645 standard errors of 1 000 rows
@@ -363,7 +369,7 @@ pairs = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=2, ma
 @given(pairs)
 def test_scores_from_moments_equal_direct_ones(rows):
     predicted, target = rows.T
-    scores = scored(predicted, target)
+    scores = measured("scores", {"accuracy": 0.0}, {"predicted": predicted, "target": target})
     assert read("score", scores) == pytest.approx(100 * np.mean(predicted == target))
     both, named = np.sum(predicted & target), predicted.sum() + target.sum()
     assert read("f1", scores) == pytest.approx(100 * 2 * both / named if named else 0)
@@ -464,7 +470,8 @@ def test_whether_a_claim_applies_is_known_before_measuring():
 
 def test_rows_with_one_label_decide_nothing():
     rng = np.random.default_rng(1)
-    seeds = as_seeds(*(scored((rng.random(120) < 0.75).astype(int), np.ones(120, int)) for _ in range(3)))
+    samples = [{"predicted": (rng.random(120) < 0.75).astype(int), "target": np.ones(120, int)} for _ in range(3)]
+    seeds = as_seeds(*(measured("scores", {"accuracy": 75.0}, sample) for sample in samples))
     for case in (made_up(), made_up(kind="above", value=50.0, figure={})):
         verdict = judged_seeds(case, seeds, SETTINGS)
         assert (verdict.outcome, verdict.cause.brief) == ("inconclusive", "every example has the same label")

@@ -35,6 +35,10 @@ def measured(
 
 
 def scored(predicted, target, task_name="rte", *, initialisation="pretrained", seed=1, **values) -> Measurement:
+    """Return scores. If every label is 1, every second example gets the other label, and stays as right as it was."""
+    if len(target) > 1 and np.min(target) == 1:
+        swapped = np.arange(len(target)) % 2
+        predicted, target = np.asarray(predicted) ^ swapped, np.asarray(target) ^ swapped
     samples, values = {"predicted": predicted, "target": target}, {"accuracy": 0.0, **values}
     return measured("scores", values, samples, task_name, initialisation=initialisation, seed=seed)
 
