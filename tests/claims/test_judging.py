@@ -369,7 +369,7 @@ pairs = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=2, ma
 @given(pairs)
 def test_scores_from_moments_equal_direct_ones(rows):
     predicted, target = rows.T
-    scores = scored(predicted, target)
+    scores = measured("scores", {"accuracy": 0.0}, {"predicted": predicted, "target": target})
     assert read("score", scores) == pytest.approx(100 * np.mean(predicted == target))
     both, named = np.sum(predicted & target), predicted.sum() + target.sum()
     assert read("f1", scores) == pytest.approx(100 * 2 * both / named if named else 0)

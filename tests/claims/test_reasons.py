@@ -40,7 +40,9 @@ def verdicts():
     """Yield verdicts for nearly all reasons."""
     above = made_up(kind="above", value=50.0, figure={})
     zero = {"kind": "above", "against": "untrained", "figure": {}}
-    half = [scored([1] * right + [0] * (ROWS - right), [1] * ROWS) for right in (500, 504, 600, 700)]
+    labels, places = np.arange(ROWS) % 2, np.arange(ROWS)
+    answers = [np.where(places < right, labels, 1 - labels) for right in (500, 504, 600, 700)]
+    half = [scored(each, labels, initialisation="random") for each in answers]
     same, own = made_up(sampling="score"), made_up()
     constant = made_up(sampling="score", figure={"published": 52.7, "rounding": 0.05, "constant_answer": True, **CITED})
     stated = {"size": 1.0, "reason": "for a reason"}
