@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +51,11 @@ DEFINITION = "it defines what *as published* means"
 _WORST = "the worst head costs other encoders several times as much"
 NOT_COMPARABLE = {"worst-head-gain": _WORST, "worst-head-gain-in-sample": _WORST}  # spreads
 NOT_RECORDED = "none is recorded"
+SPREADS = {  # measures whose assumed spreads over seeds are checked together
+    "spreads of scores": ("scores",),
+    "spreads of maps": ("attention-change", "special-tokens", "features", "relations", "patterns"),
+    "spreads of gains": ("head-ablation", "layer-ablation"),
+}
 OTHER_ENCODERS = "it is what K19 says of BERT-base; other encoders may differ"
 ASSUMPTIONS = (
     Assumption(
@@ -147,12 +152,13 @@ def on_record() -> Mapping[tuple[str, str], VerdictData]:
 
 
 @cache
-def spread_ratios() -> list[tuple[str, float]]:
-    """Return (quantity, ratio) for every simulated case that was measured on several seeds of a pretrained model.
+def spread_ratios(*measures: str) -> list[tuple[str, float]]:
+    """Return (quantity, ratio) for every simulated case of some measures with several seeds of a pretrained model.
 
     The ratio is the measured spread over seeds, divided by the spread of the simulated model as published.
     """
-    every = (case for case in cases() if case.claim.family in "ACDEFG" and not case.claim.on_request)
+    every = [case for case in cases() if case.claim.family in "ACDEFG" and not case.claim.on_request]
+    every = [case for case in every if next(iter(QUANTITIES[case.claim.quantity].needs.values())).measure in measures]
     comparable = {str(case): case for case in every if case.claim.quantity not in NOT_COMPARABLE and reads_model(case)}
     worlds = [SimulatedModel(find_world("as-published"), Setting(), 1, place) for place in range(SIMULATED_WORLDS)]
     ratios = []
@@ -189,9 +195,8 @@ def _spread(by_seed: np.ndarray) -> float | None:
 def _spreads_of(*measures: str) -> list[str]:
     """Return the quantities of some measures whose assumed spread is off by more than `LARGEST_FACTOR`."""
     logs: dict[str, list[float]] = {}
-    for quantity, ratio in spread_ratios():
-        if next(iter(QUANTITIES[quantity].needs.values())).measure in measures:
-            logs.setdefault(quantity, []).append(float(np.log(ratio)))
+    for quantity, ratio in spread_ratios(*measures):
+        logs.setdefault(quantity, []).append(float(np.log(ratio)))
     factors = {name: float(np.exp(np.mean(of))) for name, of in logs.items()}
     most = LARGEST_FACTOR
     return [f"{name}: {factor:.2f} times" for name, factor in factors.items() if not 1 / most < factor < most]
@@ -270,9 +275,7 @@ def _cropped_maps() -> list[str]:
 
 
 CHECKS: Mapping[str, Callable[[], list[str]]] = {
-    "spreads of scores": lambda: _spreads_of("scores"),
-    "spreads of maps": lambda: _spreads_of("attention-change", "special-tokens", "features", "relations", "patterns"),
-    "spreads of gains": lambda: _spreads_of("head-ablation", "layer-ablation"),
+    **{name: partial(_spreads_of, *measures) for name, measures in SPREADS.items()},
     "constant answers": _constant_answers,
     "answers that differ": _differing_answers,
     "steadiness of classes": lambda: _values("A3-across-examples", 10),

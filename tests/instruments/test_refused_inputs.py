@@ -71,6 +71,7 @@ ROWS = [
     maps("tokens of billions", lambda arrays: arrays.update(tokens=arrays["tokens"] + 2**30)),
     maps("a table of names", lambda arrays: arrays.update(names=arrays["names"][None])),
     maps("values too few", lambda arrays: arrays.update(values=arrays["values"][:-1])),
+    maps("values below zero", lambda arrays: arrays.update(values=-arrays["values"])),
     maps("values that are not numbers", lambda arrays: arrays.update(values=arrays["values"] * np.nan)),
     maps("one name twice", lambda arrays: arrays.update(names=arrays["names"][[0, 0, *range(2, 10)]])),
     BadInput("maps: a bomb", SHEETS, "values.npy unpacks to more than 512 MiB", bomb),
