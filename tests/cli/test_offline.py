@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.slow  # imports everything in a subprocess
 ROOT = Path(__file__).parents[2]
 WATCHED = """
-import contextlib, io, json, os, socket, sys
+import contextlib, io, json, os, socket, sys, time
 
 attempts = []
 
@@ -22,6 +22,7 @@ def refuse(*where, **_):
 
 socket.getaddrinfo = socket.create_connection = refuse
 socket.socket.connect = lambda self, where: refuse(where)
+time.sleep = lambda seconds: None  # between attempts
 
 import bertsecrets.session
 from bertsecrets.cli.main import main
