@@ -49,10 +49,20 @@ INSTALLED_FOLDERS = (
 )
 START_MTIMES = {path: path.stat().st_mtime_ns for path in files_below(Path(__file__).parents[1], "*.py")}
 # Functions by which code reads what is not in its files, and those that create empty containers.
-READING = {"environ", "getenv", "open", "read_text", "read_bytes", "load", "load_file", "safe_open", "urlopen"} | {
+READING_NAMES = {
+    "environ",
+    "getenv",
+    "open",
+    "read_text",
+    "read_bytes",
+    "load",
+    "load_file",
+    "safe_open",
+    "urlopen",
+} | {
     *("fromfile", "genfromtxt", "loadtxt", "memmap", "read_csv", "read_json"),
 }
-CONTAINERS = {"dict", "list", "set", "defaultdict", "OrderedDict", "Counter", "deque"}
+CONTAINER_NAMES = {"dict", "list", "set", "defaultdict", "OrderedDict", "Counter", "deque"}
 DOCUMENTED_NODES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # nodes that may have a docstring
 
 
@@ -378,10 +388,10 @@ def _outside(tree: ast.Module) -> Iterator[str]:
             yield f"global {node.names[0]}"
         elif isinstance(node, ast.Name | ast.Attribute | ast.alias):
             names = {getattr(node, field) for field in ("id", "attr", "name") if hasattr(node, field)}
-            yield from names & READING
+            yield from names & READING_NAMES
     for value in (node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value):
         created = ast.unparse(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
-        if ast.unparse(value) in ("[]", "{}") or created in CONTAINERS:
+        if ast.unparse(value) in ("[]", "{}") or created in CONTAINER_NAMES:
             yield "a container that is filled later"
 
 
