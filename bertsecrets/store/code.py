@@ -306,7 +306,8 @@ def _source(name: str) -> ModuleSource | None:
     outside = None
     if name.partition(".")[0] != PACKAGE_NAME:
         values, outside = dict(_values(tree)), next(_outside(tree), None)
-        if "__getattr__" in values and path.name == "__init__.py":  # may import any module of the package
+        # A package with `__getattr__` may import any of its modules.
+        if "__getattr__.__code__.co_qualname" in values and path.name == "__init__.py":
             files = (file.relative_to(path.parent).with_suffix("").parts for file in files_below(path.parent, "*.py"))
             imports += tuple(".".join([name, *parts]) for parts in files if parts[-1] != "__init__")
     return ModuleSource(
