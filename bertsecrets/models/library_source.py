@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from bertsecrets.models.description import PLAIN
-
 MODEL_LIBRARIES = ("torch", "transformers")
-BUILT_IN_CONTAINERS = (dict, list, tuple, set, frozenset)
+CONSTANT_TYPES = (type(None), bool, int, float, complex, str, bytes)
+CONTAINER_TYPES = (dict, list, tuple, set, frozenset)
 # Modules whose functions and classes compute numbers, and contain what their files say.
 COMPUTING = re.compile(r"torch(\.(nn|optim|functional)(\..+)?)?|transformers\.(?!generation|models\.auto).+")
 # Wrappers that change numbers: their qualified names, and the names by which files mention them.
@@ -117,7 +116,7 @@ def _contains(statement: Statement, values: Iterable[Any], namespace: dict[str, 
     named = {id(namespace[name]) for name in statement.names & namespace.keys()}
     for value in _leaves([*values]):
         other = {type(value).__name__, getattr(value, "__name__", ""), str(value).rpartition(".")[2]}
-        labels = other if type(value) not in PLAIN else set()
+        labels = other if type(value) not in CONSTANT_TYPES else set()
         if id(value) not in named and labels.isdisjoint(statement.names) and repr(value) not in constants:
             return False
     return True
@@ -125,7 +124,7 @@ def _contains(statement: Statement, values: Iterable[Any], namespace: dict[str, 
 
 def _leaves(value: Any) -> Iterator[Any]:
     """Yield the values in nested containers, in the order of bytecode."""
-    if type(value) in BUILT_IN_CONTAINERS:
+    if type(value) in CONTAINER_TYPES:
         for inner in [*value.values(), *value] if type(value) is dict else value:
             yield from _leaves(inner)
     else:

@@ -24,7 +24,7 @@ from bertsecrets.devices import DEVICE_TYPES
 from bertsecrets.errors import UserError
 from bertsecrets.models.families import own_family
 from bertsecrets.models.library_source import (
-    BUILT_IN_CONTAINERS,
+    CONTAINER_TYPES,
     MODEL_LIBRARIES,
     altered,
     declared,
@@ -158,7 +158,7 @@ def _check_namespace(module: str, cls: str, contents: Mapping[str, Any], own: Co
 
 
 def _copied(contents: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: copy(value) if type(value) in BUILT_IN_CONTAINERS else value for name, value in contents.items()}
+    return {name: copy(value) if type(value) in CONTAINER_TYPES else value for name, value in contents.items()}
 
 
 def _state(function: Any) -> tuple[Any, ...]:

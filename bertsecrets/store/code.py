@@ -49,7 +49,7 @@ INSTALLED_FOLDERS = (
 )
 START_MTIMES = {path: path.stat().st_mtime_ns for path in files_below(Path(__file__).parents[1], "*.py")}
 # Functions by which code reads what is not in its files, and those that create empty containers.
-READING_FUNCTIONS = {
+READING_NAMES = {
     "environ",
     "getenv",
     "open",
@@ -62,7 +62,7 @@ READING_FUNCTIONS = {
 } | {
     *("fromfile", "genfromtxt", "loadtxt", "memmap", "read_csv", "read_json"),
 }
-CONTAINER_FUNCTIONS = {"dict", "list", "set", "defaultdict", "OrderedDict", "Counter", "deque"}
+CONTAINER_NAMES = {"dict", "list", "set", "defaultdict", "OrderedDict", "Counter", "deque"}
 DOCUMENTED_NODES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # nodes that may have a docstring
 
 
@@ -307,9 +307,8 @@ def _source(name: str) -> ModuleSource | None:
     outside = None
     if name.partition(".")[0] != PACKAGE_NAME:
         values, outside = dict(_values(tree)), next(_outside(tree), None)
-        if (
-            "__getattr__.__code__.co_qualname" in values and path.name == "__init__.py"
-        ):  # may import any module of the package
+        # A package with `__getattr__` may import any of its modules.
+        if "__getattr__.__code__.co_qualname" in values and path.name == "__init__.py":
             files = (file.relative_to(path.parent).with_suffix("").parts for file in files_below(path.parent, "*.py"))
             imports += tuple(".".join([name, *parts]) for parts in files if parts[-1] != "__init__")
     return ModuleSource(
@@ -390,10 +389,10 @@ def _outside(tree: ast.Module) -> Iterator[str]:
             yield f"global {node.names[0]}"
         elif isinstance(node, ast.Name | ast.Attribute | ast.alias):
             names = {getattr(node, field) for field in ("id", "attr", "name") if hasattr(node, field)}
-            yield from names & READING_FUNCTIONS
+            yield from names & READING_NAMES
     for value in (node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value):
         created = ast.unparse(value.func).rpartition(".")[2] if isinstance(value, ast.Call) else ""
-        if ast.unparse(value) in ("[]", "{}") or created in CONTAINER_FUNCTIONS:
+        if ast.unparse(value) in ("[]", "{}") or created in CONTAINER_NAMES:
             yield "a container that is filled later"
 
 
