@@ -54,7 +54,7 @@ def paper_figures(measurements: Sequence[Measurement], settings: JudgeParams) ->
             continue
         repeats, on_tasks = _repeats(measurements, measure), []
         for name in (ALL_TASKS, *TASKS):
-            on_task = [group for group in repeats if group.task == name]
+            on_task = [group for group in repeats if group.first.subject.task == name]
             panels = [chart for group in on_task for chart in _beside(group, settings)]
             more = [chart for group in on_task for chart in _own(group, settings)]
             if panels:  # the paper's figure is shown once for all models

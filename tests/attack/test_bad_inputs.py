@@ -193,7 +193,7 @@ TEXTS = [
     glue("an unknown label, before training", f"{HEADER}\n0\ta\tb\t{'x' * 10**6}\n",
          "line 2, column 'label': unknown label 'xxxx", (*MEASURE, "--init", "frozen"), before_measuring=True),
     glue("not the official number of rows", f"{HEADER}\n0\ta\tb\tentailment\n",
-         "it has 1 rows, but RTE's official dev split has 277", OFFICIAL),
+         "it has 1 row, but RTE's official dev split has 277", OFFICIAL),
     BadInput("GLUE: a task's own folder", ("report", *COMMON, "--glue", "{glue}/RTE"), "give its parent folder"),
     BadInput("GLUE: no such task in it", ("measure", "scores", "--task", "sst2", *COMMON), "SST-2/"),
     frames("empty", "f.jsonl", ("{room}/f.jsonl", "contains no sentences"), written("f.jsonl", "")),

@@ -163,7 +163,7 @@ def test_doctor_lists_the_measures_that_apply_to_a_model_and_why_others_do_not(c
 def test_doctor_reports_what_is_missing_and_continues(capsys, monkeypatch, shared, options, lines):
     pipeline = "spaCy pipeline 'en_core_web_sm' is not installed: run python -m spacy download en_core_web_sm"
     monkeypatch.setattr(needs, "load_pipeline", Mock(side_effect=UserError(pipeline)))
-    needs.described.cache_clear()
+    needs._described.cache_clear()
     out = run(capsys, "doctor", *shared, *options)
     assert [line for line in lines if f"\n{line}" not in out] == []
     assert f"\nspaCy pipeline en_core_web_sm: missing; {pipeline}" in out

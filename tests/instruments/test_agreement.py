@@ -36,7 +36,7 @@ def test_the_interval_contains_kappa_and_narrows_with_more_maps():
 
 
 def test_labels_of_different_maps_are_refused():
-    with pytest.raises(UserError, match="2 labels and 1 labels"):
+    with pytest.raises(UserError, match="2 labels and 1 label:"):
         label_agreement(CLASSES[:2], CLASSES[:1])
     with pytest.raises(UserError, match="0 labels and 0 labels"):
         label_agreement([], [])
