@@ -1,10 +1,12 @@
 """Gains from disabling heads and layers, compared with manual computation, and the best of many gains by chance."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from measurements import estimand, gridded, measured, of_id, read, verdict
+from scipy.stats import pearsonr
 
 from bertsecrets.ablation.gains import all_gains, gains_of
 from bertsecrets.claims.bootstrap import resampled_means
@@ -116,6 +118,17 @@ def test_luck_for_one_head_is_the_sign_flip_of_its_differences():
     values, counts = np.unique(np.round(null / 20).astype(int), return_counts=True)
     assert values.tolist() == [-4, -2, 0, 2, 4]
     assert (counts / 4000).tolist() == pytest.approx([1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16], abs=0.03)
+
+
+def test_luck_swaps_whole_predictions_of_scores():
+    """Every draw is the gain after some swap of rows. Scores far from the baseline's would show another centre."""
+    target, before, after = np.array([0.0, 1, 2, 4, 5]), np.array([0.2, 1, 3, 3, 4]), np.array([3.0, 2, 4, 6, 7])
+    ablation = disabled([after], before, target, (1, 1), "stsb")
+    null = ablation_gains.largest_by_luck(ablation, draws=200)
+    swaps = [np.array(swap) for swap in itertools.product([False, True], repeat=5)]
+    pairs = [(np.where(swap, before, after), np.where(swap, after, before)) for swap in swaps]
+    gains = [100 * (pearsonr(ablated, target)[0] - pearsonr(baseline, target)[0]) for ablated, baseline in pairs]
+    assert np.abs(null[:, None] - np.array(gains)).min(1).max() < 1e-9
 
 
 def test_the_first_layer_is_held_to_the_published_cost():
