@@ -104,9 +104,8 @@ def other_data(module: str, cls: str, name: str, value: Any) -> str | None:
         computed = any(each.names or not each.constants for each in statements) or place in source.rebound
         fits = computed or any({*map(repr, _leaves(value))} == {*each.constants} for each in statements)
     else:
-        fits = f"{cls}.__module__" not in source.statements or name.startswith(
-            "_"
-        )  # metaclasses add private attributes
+        # Metaclasses add private attributes, and some classes are defined in no file.
+        fits = f"{cls}.__module__" not in source.statements or name.startswith("_")
     return None if fits else f"value {value!r}"
 
 
@@ -195,10 +194,8 @@ def intruder(module: str, cls: str, name: str, value: Any) -> str | None:
     source = source_of("torch._tensor" if of_tensor else module)
     if source is None or not COMPUTING.fullmatch(module) or (module == "torch" and cls and not of_tensor):
         return None
-    parts, mentioned = (
-        [*parts_of(value)],
-        {name for statement in source.statements.get(place, ()) for name in statement.names},
-    )
+    parts = [*parts_of(value)]
+    mentioned = {name for statement in source.statements.get(place, ()) for name in statement.names}
     if place in source.code:
         if not any(is_function(part) and part.__code__ in source.code[place] for part in parts):
             return label_of(parts[0]) or None

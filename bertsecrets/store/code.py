@@ -48,20 +48,9 @@ INSTALLED_FOLDERS = (
     *(*site.getsitepackages(), site.getusersitepackages()),
 )
 START_MTIMES = {path: path.stat().st_mtime_ns for path in files_below(Path(__file__).parents[1], "*.py")}
-# Functions by which code reads what is not in its files, and those that create empty containers.
-READING_NAMES = {
-    "environ",
-    "getenv",
-    "open",
-    "read_text",
-    "read_bytes",
-    "load",
-    "load_file",
-    "safe_open",
-    "urlopen",
-} | {
-    *("fromfile", "genfromtxt", "loadtxt", "memmap", "read_csv", "read_json"),
-}
+# Names by which code reads what is not in its files, and functions that create containers.
+READING_NAMES = {"environ", "getenv", "open", "read_text", "read_bytes", "load", "load_file", "safe_open", "urlopen"}
+READING_NAMES |= {"fromfile", "genfromtxt", "loadtxt", "memmap", "read_csv", "read_json"}
 CONTAINER_NAMES = {"dict", "list", "set", "defaultdict", "OrderedDict", "Counter", "deque"}
 DOCUMENTED_NODES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # nodes that may have a docstring
 

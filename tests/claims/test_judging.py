@@ -285,6 +285,13 @@ def test_varied_answers_without_learning_agree_with_a_constant_answer():
     assert on_table_1("rte", (60, 92)).reason_code == "few-seeds"
 
 
+def test_a_seed_with_the_published_constant_answer_agrees_with_it():
+    """One seed answers like the majority class (52.7 points); the others score 40 and 46 points."""
+    mixed = on_table_1("rte", (0, 146), (55, 56), (60, 67))
+    assert (mixed.outcome, mixed.reason_code) == ("compatible", "same-constant")
+    assert mixed.reason.startswith("1 of 3 seeds give the published constant answer")
+
+
 def test_a_model_that_has_learned_something_does_not_agree_with_a_constant_answer():
     """The seeds score 55.2, 57.0 and 56.3 points; the majority class has 52.7."""
     learned = on_table_1("rte", (61, 92), (66, 92), (62, 94))

@@ -110,6 +110,16 @@ def test_the_largest_of_noisy_columns_is_no_larger_where_it_was_not_chosen():
     assert cross_fitted(real, halves(60)).tolist() == real[:, 7].tolist()
 
 
+def test_steadiness_is_half_if_two_classes_are_equally_frequent():
+    """If selected and tested on the same maps, one of two equally frequent classes would exceed half by chance."""
+    rng = np.random.default_rng(1)
+    shares = [
+        read("class-steadiness", measured("patterns", {}, {"special_predicted": rng.integers(2, size=(40, 3, 4))}))
+        for _ in range(50)
+    ]
+    assert np.mean(shares) == pytest.approx(50, abs=1)
+
+
 ROWS = 12
 SHARED = np.arange(ROWS) // 2
 WORDS = ("noun", "verb", "pronoun", "subject", "object", "negation", "cls", "sep")

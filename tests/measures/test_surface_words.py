@@ -85,6 +85,16 @@ def test_weights_equal_plain_loops(encoded):
     np.testing.assert_allclose(samples["final"][0, 0], columns[:, ends].max(1), rtol=1e-5)
 
 
+def test_uniform_attention_equals_chance(encoded):
+    rows, alignment = encoded
+    batch = collate(rows, np.arange(3))
+    maps = (batch.mask[:, None, None] * batch.mask[:, None, :, None] / batch.lengths[:, None, None, None]).float()
+    observer = SurfaceObserver(3, 1, 1, alignment, [FIRST, SECOND])
+    observer.update(batch, 0, maps, None)
+    _, samples = observer.compute()
+    np.testing.assert_allclose(samples["equal"], samples["expected"], rtol=1e-5)
+
+
 # ---------------------------------------------------------------------- claims
 
 

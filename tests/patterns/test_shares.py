@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from measurements import estimand, read
+from patterned import simulated_shares
 from tiny import HEADS, LAYERS, family, opened, plain_maps, some_inputs
 
 from bertsecrets.claims.estimate import estimate
@@ -32,6 +33,14 @@ def test_the_correction_adds_the_mean_error():
 def test_the_nearest_point_of_the_simplex_by_hand():
     np.testing.assert_allclose(on_simplex(np.array([0.9, 0.5, -0.3])), [0.7, 0.3, 0])
     np.testing.assert_allclose(on_simplex(np.array([[0.2, 0.8], [2.0, 0.0]])), [[0.2, 0.8], [1, 0]])
+
+
+def test_the_correction_removes_errors_common_to_all_heads():
+    rng = np.random.default_rng(5)
+    true, expected = simulated_shares(2000, rng)
+    shares = corrected(expected[:1000].mean(0), (true - expected)[1000:].mean(0))
+    truth = true[:1000].mean(0)
+    assert np.abs(shares - truth).sum() < np.abs(expected[:1000].mean(0) - truth).sum() / 2
 
 
 def test_raw_shares_and_majorities_by_hand():
