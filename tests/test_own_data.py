@@ -106,7 +106,7 @@ def test_a_claim_is_about_the_only_task_of_a_session(tiny_bert, tiny_glue, tmp_p
     assert {verdict.case.task for verdict in session.judge_all("RTE", claims="C1")} == {"rte"}
     other = open_session(tiny_bert, tmp_path, glue=tiny_glue, allow_unofficial_data=True)
     assert {verdict.case.task for verdict in other.judge_all(claims="C2")} <= {task.name for task in GLUE_TASKS}
-    with pytest.raises(bs.MissingError, match="^complaints is not among the tasks of this session"):
+    with pytest.raises(bs.MissingError, match="^complaints is not a task of this session"):
         other.judge("C1", "complaints")
 
 
@@ -119,7 +119,7 @@ def test_another_definition_of_a_name_is_noticed_and_stored_apart(tiny_bert, tmp
         session = open_session(tiny_bert, tmp_path, complaints(**changed))
         assert not session.measure("scores", "complaints", init="untrained").reused, changed
     assert first.values.keys() == {"accuracy", "constant", "majority", "entropy"}
-    with pytest.raises(bs.UserError, match="is not among the tasks of this session, or was redefined later: open"):
+    with pytest.raises(bs.UserError, match="is not a task of this session, or was redefined: open"):
         before.measure("scores", "complaints", init="untrained")
 
 

@@ -196,10 +196,7 @@ class Source:
         """Return a split of a user-defined task."""
         splits = self.own.get(task.name)
         if splits is None or splits["dev"].task != task:
-            raise UserError(
-                f"{task.title} is not among the tasks of this session, or was redefined later: "
-                "open a new session with this task"
-            )
+            raise UserError(f"{task.title} is not a task of this session, or was redefined: open a new session with it")
         if name not in splits:
             raise UserError(f"{task.title} has no training rows: give the task training data, or judge a checkpoint")
         return splits[name]

@@ -48,11 +48,13 @@ class OwnTask(Task):
 
     Attributes:
         splits: The checked rows of each split, by name: `dev` and, if training rows were given, `train`.
+        fingerprints: The fingerprint of each split.
         file: The task file that describes the task, or None.
         data_files: The sha256 of each file of rows when it was read.
     """
 
     splits: Mapping[str, Split]
+    fingerprints: Mapping[str, str]
     file: Path | None
     data_files: Mapping[Path, str]
 
@@ -87,10 +89,9 @@ class OwnTask(Task):
             UserError: If the name, metric or a column is invalid, if a value is missing, or if a label is unknown or is
                 the only one. The message names the row, counted from 1, or the line of the file.
         """
-        what, columns = f"task {name}", (texts,) if isinstance(texts, str) else tuple(texts)
-        if not re.fullmatch("[A-Za-z][A-Za-z0-9_-]{0,59}", name) or task_name_of(name) in map(
-            task_name_of, RESERVED_NAMES
-        ):
+        what, folded = f"task {name}", task_name_of(name)
+        columns = (texts,) if isinstance(texts, str) else tuple(texts)
+        if not re.fullmatch("[A-Za-z][A-Za-z0-9_-]{0,59}", name) or folded in map(task_name_of, RESERVED_NAMES):
             allowed = f"use letters and digits, at most 60, and none of the names {', '.join(RESERVED_NAMES)}"
             raise UserError(f"{excerpt(name, 60)!r} cannot be the name of your own task: {allowed}")
         if len(columns) not in (1, 2):
@@ -101,9 +102,9 @@ class OwnTask(Task):
         tables = {split: _table(data, f"{what}, {split}", columns, label, file) for split, data in given.items()}
         classes = () if metric == REGRESSION_METRIC else _classes(next(iter(tables.values())), labels, metric, what)
         super().__init__(
-            name=task_name_of(name),
+            name=folded,
             title=name,
-            folder=task_name_of(name),
+            folder=folded,
             sentence1=columns[0],
             sentence2=columns[1] if len(columns) == 2 else None,
             label=label,
@@ -114,12 +115,11 @@ class OwnTask(Task):
             dev_rows=len(tables["dev"].labels),
             own=True,
         )
-        object.__setattr__(self, "file", file)
-        folder = file.parent if file else Path()
-        paths = [(folder / expanded(data)).absolute() for data in given.values() if isinstance(data, str | Path)]
-        object.__setattr__(self, "data_files", {path: file_sha256(path) for path in paths})
-        object.__setattr__(self, "splits", {split: table.split(self, split) for split, table in tables.items()})
-        for split, rows in self.splits.items():
+        data_files = {table.path.absolute(): file_sha256(table.path) for table in tables.values() if table.path}
+        splits = {split: table.split(self, split) for split, table in tables.items()}
+        fingerprints = {split: rows.fingerprint for split, rows in splits.items()}
+        vars(self).update(file=file, data_files=data_files, splits=splits, fingerprints=fingerprints)
+        for split, rows in splits.items():
             if is_constant(self, rows.targets()):
                 about = "about " if self.regression else ""
                 raise UserError(f"{what}, {split}: every label is {about}{rows.labels[0]}: add rows with other labels")
@@ -141,20 +141,15 @@ class OwnTask(Task):
             if path.is_file() and file_sha256(path) != sha256:
                 raise UserError(f"{path} was edited after {self.title} was created from it: create the task again")
 
-    @property
-    def fingerprints(self) -> dict[str, str]:
-        """The fingerprint of each split. It covers the texts, the labels, the names of classes and the metric."""
-        return {name: split.fingerprint for name, split in self.splits.items()}
-
 
 @dataclass(frozen=True)
 class _Table:
-    """The columns of a table, and its class names if it defines any. `place` returns a row's location for messages."""
+    """The columns of a table, its class names if it defines any, and its file. `place` describes a row's location."""
 
     texts: list[list[str]]
     labels: list[Any]
     names: tuple[str, ...]
-    origin: str
+    path: Path | None
     place: Callable[[int], str]
 
     def split(self, task: Task, name: str) -> Split:
@@ -165,21 +160,20 @@ class _Table:
                 expected = "a number" if task.regression else f"one of {excerpt(', '.join(task.labels))}"
                 raise UserError(f"{self.place(row)}: unknown label {quoted(self.labels[row])}: expected {expected}")
         second = self.texts[1] if len(self.texts) > 1 else None
-        return Split(task, name, self.texts[0], second, labels, self.origin, official=False)
+        origin = f"own data, {self.path.name}" if self.path else f"task {task.title}, {name}"
+        return Split(task, name, self.texts[0], second, labels, origin, official=False)
 
 
 def _table(data: Any, what: str, texts: Sequence[str], label: str, file: Path | None) -> _Table:
     """Read the columns of a table (an object in memory or a file), and check that each cell has a valid value."""
     import pandas as pd  # takes a third of a second to import
 
-    origin, place = what, lambda row: f"{what}, row {row + 1}"
+    path, place = None, lambda row: f"{what}, row {row + 1}"
     if isinstance(data, str | Path):
         path = file.parent / expanded(data) if file else expanded(data)
         what += f" ({path})"
-        data, lines = _read_file(path)
-        origin, place = f"own data, {path.name}", lambda row: f"{path}, line {lines[row]}"
-    keys = data.keys() if callable(getattr(data, "keys", None)) else getattr(data, "column_names", None)
-    names = [] if keys is None else [*keys]
+        data, place = _read_file(path)
+    names = [*(data.keys() if callable(getattr(data, "keys", None)) else getattr(data, "column_names", None) or ())]
     if not names:
         raise UserError(f"{what} must be a DataFrame, a Dataset or the path of a CSV or TSV file, not {quoted(data)}")
     columns: dict[str, list[Any]] = {}
@@ -207,11 +201,11 @@ def _table(data: Any, what: str, texts: Sequence[str], label: str, file: Path | 
                 raise UserError(f"{place(row)}: column {column!r} has no value: add the value, or remove the row")
             if found != kind:
                 raise UserError(f"{place(row)}: column {column!r} must hold {kind}, not {quoted(value)}")
-    return _Table([columns[column] for column in texts], columns[label], classes, origin, place)
+    return _Table([columns[column] for column in texts], columns[label], classes, path, place)
 
 
-def _read_file(path: Path) -> tuple[dict[str, list[str]], list[int]]:
-    """Return the columns of a CSV or TSV file, and the line numbers at which its rows end."""
+def _read_file(path: Path) -> tuple[dict[str, list[str]], Callable[[int], str]]:
+    """Return the columns of a CSV or TSV file, and a function that describes where a row ends."""
     delimiter = DELIMITERS.get(path.suffix.lower())
     if delimiter is None:
         raise UserError(f"{path} is neither CSV nor TSV: its name must end in {' or '.join(DELIMITERS)}")
@@ -227,14 +221,12 @@ def _read_file(path: Path) -> tuple[dict[str, list[str]], list[int]]:
         raise UserError(f"{path}, line 1: two columns have the same name: rename one of them")
     for fields, line in rows:
         if len(fields) != len(header):
-            raise UserError(
-                f"{path}, line {line} has {counted(len(fields), 'field')}, but the header has {len(header)}"
-            )
+            raise UserError(f"{path}, line {line}: {counted(len(fields), 'field')}, but {len(header)} in the header")
         merged = lines_of("\t".join(fields))  # the lines that quotation marks may have merged
         if delimiter == "\t" and len(merged) > 1 and {each.count("\t") for each in merged} == {len(header) - 1}:
             raise UserError(f"{path}, line {line}: quotation marks merge {len(merged)} rows: save the file as CSV")
     columns = {name: [fields[place] for fields, _ in rows] for place, name in enumerate(header)}
-    return columns, [line for _, line in rows]
+    return columns, lambda row: f"{path}, line {rows[row][1]}"
 
 
 def _number(value: Any) -> float:
