@@ -64,7 +64,7 @@ class CosineObserver(SampleObserver):
 @measure("attention-change", title="cosine of pretrained and fine-tuned maps", source="K19 4.3")
 class AttentionChange(AttentionMeasure):
     """Values: `cosine` [layer, head], the mean over examples, and `weights_cosine`, the mean cosine between the weight
-    matrices of the two models. Samples: `cosine` [example, layer, head].
+    matrices that both models have. Samples: `cosine` [example, layer, head].
     """
 
     class Options(AttentionMeasure.Options):

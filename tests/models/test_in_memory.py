@@ -222,6 +222,15 @@ def test_attention_of_an_adapted_model_equals_that_of_the_merged_model(session, 
     np.testing.assert_allclose(adapted.value("sep"), plain.value("sep"), atol=1e-6)
 
 
+def test_a_model_with_its_own_head_needs_no_pretrained_model(session, model, tiny_bert, tiny_glue, tmp_path):
+    plain = session.measure("special-tokens", task="rte", checkpoint=model).value("sep")
+    deepen_the_classifier(model)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
+    given = {"checkpoint": model, "tokenizer": tokenizer, "checkpoint_task": "rte"}
+    alone = local_session(**given, glue=tiny_glue, store=tmp_path / "alone")
+    np.testing.assert_allclose(alone.measure("special-tokens").value("sep"), plain, atol=1e-6)
+
+
 def test_a_backward_hook_changes_gradients(session, model):
     plain = session.measure("attention-gradients", task="rte", checkpoint=model).value("other")
     layer_of(model).register_full_backward_hook(

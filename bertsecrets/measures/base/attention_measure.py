@@ -171,7 +171,8 @@ class AttentionMeasure(MapMeasure):
 
     def _twin(self, context: MeasureContext, tuned: OpenModel) -> OpenModel | None:
         """Return the pretrained model, or None if the subject was not trained or differs from that model in size."""
-        if not self.compares and not get_initialisation(context.subject.initialisation).trains:
+        own = context.folder is not None and str(context.folder) == context.base.path  # no pretrained model was given
+        if not self.compares and (own or not get_initialisation(context.subject.initialisation).trains):
             return None
         twin = opening.open_classifier(context.base, context.task, "untrained", context.subject.seed)
         problem = size_difference(tuned.model.config, twin.model.config)
