@@ -202,8 +202,7 @@ def _shortage(evidence: Evidence, measurements: Sequence[Measurement]) -> Cause 
         return Grounds.FEW_EXAMPLES(needed=FEWEST_EXAMPLES)
     if evidence.refuted:
         return None
-    scores = (each for each in measurements if each.measure == "scores")
-    labels = ((TASKS[each.subject.task], each.samples["target"]) for each in scores if "target" in each.samples)
+    labels = ((TASKS[each.subject.task], each.samples["target"]) for each in measurements if "target" in each.samples)
     if any(len(target) >= FEWEST_EXAMPLES and is_constant(task, target) for task, target in labels):
         return Grounds.UNMET(unmet="every example has the same label: measure rows with different labels")
     if evidence.constants and observed.examples_error > 0:

@@ -474,6 +474,14 @@ def test_rows_with_one_label_decide_nothing():
     for case in (made_up(), made_up(kind="above", value=50.0, figure={})):
         verdict = judged_seeds(case, seeds, SETTINGS)
         assert (verdict.outcome, verdict.cause.brief) == ("inconclusive", "every example has the same label")
+    disabled = (rng.random((3, 4, 120)) < 0.75).astype(int)
+    grids = [
+        {"predicted": predicted, "baseline_predicted": sample["predicted"], "target": sample["target"]}
+        for predicted, sample in zip(disabled, samples, strict=True)
+    ]
+    ablated = as_seeds(*(measured("head-ablation", {"score": np.full((2, 2), 0.75)}, grid) for grid in grids))
+    verdict = judged_seeds(made_up("mean-head-gain", kind="above"), ablated, SETTINGS)
+    assert verdict.cause.brief == "every example has the same label"
 
 
 def test_a_collapsed_model_decides_nothing():

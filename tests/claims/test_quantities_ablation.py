@@ -31,15 +31,16 @@ def disabled(predicted, baseline, target, shape, task_name="rte"):
 
 
 def right(shares, rows=400):
-    """Return predictions that are correct on the first `shares` percent of the examples; all targets are 1."""
+    """Return 1 for the first `shares` percent of the examples, and 0 for the others."""
     return np.array([[1] * round(rows * share / 100) + [0] * (rows - round(rows * share / 100)) for share in shares])
 
 
 def heads(shares, shape, baseline=60, rows=400, task_name="rte", seed=None):
     """Return an ablation of heads with these scores (percent) when disabled; all share one random order of rows."""
     order = np.random.default_rng(seed or 0).permutation(rows)
-    predicted = right(shares, rows)[:, order]
-    return disabled(predicted, right([baseline], rows)[0][order], np.ones(rows, dtype=int), shape, task_name)
+    wrong = 1 - right([*shares, baseline], rows)[:, order]
+    target = np.arange(rows) // 2 % 2
+    return disabled((wrong ^ target)[:-1], (wrong ^ target)[-1], target, shape, task_name)
 
 
 def test_gains_by_hand():
@@ -106,7 +107,10 @@ def test_the_best_of_many_noisy_heads_is_positive_by_luck():
     assert naive > 0
     assert naive <= np.quantile(null, 0.999)
     assert verdict("G1-rte", noise).outcome != "reproduced"
-    real = disabled(np.vstack([np.where(flips, 1 - base, base)[1:], np.ones((1, 300))]), base, np.ones(300), (6, 12))
+    target = np.arange(300) % 2
+    best = np.where(flips, 1 - base, base)
+    best[-1] = 1
+    real = disabled(1 - best ^ target, 1 - base ^ target, target, (6, 12))
     assert all_gains(real).max() > ablation_gains.largest_by_luck(real).max()
     assert verdict("G1-rte", real).outcome == "reproduced"
 
@@ -387,11 +391,11 @@ def test_the_most_harmful_heads_of_all_kinds_are_compared_with_those_of_uniform_
 
 
 def test_without_attention_the_score_is_that_of_all_heads_disabled_at_once():
-    """48.8 % of the answers are correct, as in P20's five seeds; all targets are 1."""
+    """48.8 % of the answers are correct, as in P20's five seeds; both classes are equally frequent."""
     as_published = heads([48.8], (1,), rows=1000)
     judgement = verdict("G8-rte", as_published)
     assert (judgement.observed, judgement.outcome) == (pytest.approx(48.8), "compatible")
-    assert "60.0 with all heads, 100.0 for the most frequent class" in judgement.reason
+    assert "60.0 with all heads, 50.0 for the most frequent class" in judgement.reason
     assert verdict("G8-rte", heads([63], (1,), rows=1000)).outcome == "deviates"
 
 
