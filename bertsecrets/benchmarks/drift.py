@@ -45,7 +45,7 @@ class Drift:
         wanted = [part.wanted for part in parts]
         session = Session(self.options)
         session.check_model()
-        side = model_side(session, session.model, wanted)
+        side = model_side(session, session.model, wanted, required=True)
         comparison = compare(replace(self.pin, parts=tuple(parts)), side, session.settings.judge)
         about = f"from {self.pin.name} ({self.pin.kind}) to {side.name}"
         self.summary = [about, drift_table(comparison).text(), comparison_line(comparison)]

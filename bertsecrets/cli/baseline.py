@@ -9,6 +9,7 @@ from bertsecrets.cli.console import signals_deferred
 from bertsecrets.errors import UserError
 from bertsecrets.formats import FAILURES
 from bertsecrets.options import path
+from bertsecrets.progress import counted
 from bertsecrets.store.files import check_writable
 from bertsecrets.store.locks import held_folder
 
@@ -83,4 +84,6 @@ def conclude_baseline(
         changes = current.updated(run_file)
         write_json(baseline.path, changes.after.model_dump(mode="json"))
     changed = [] if current.accepted is None else [change_findings(changes).text()]
+    if degenerate := sum(verdict.verdict == "degenerate" for verdict in changes.after.verdicts):
+        changed += [f"accepted as degenerate: {counted(degenerate, 'claim')}, of which no later verdict can be worse"]
     return [*lines, *changed, f"baseline: {baseline.path.resolve()}"]

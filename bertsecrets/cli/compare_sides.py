@@ -8,7 +8,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from bertsecrets.errors import UserError, near_matches
+from bertsecrets.errors import NotGivenError, UserError, near_matches
 from bertsecrets.progress import counted
 from bertsecrets.reading import expanded
 from bertsecrets.store.files import visible_files
@@ -93,7 +93,11 @@ def open_sides(arguments: Sequence[str], session: "Session", selection: Selectio
     trains = any(source.kind == "model" for source in sources)
     wanted = in_store or wanted_of(session, selection, trains=trains)
     _check_training(sources, stored, session, wanted)
-    return [side or _measured(source, session, wanted) for source, side in zip(sources, stored, strict=True)]
+    pinned = any(source.kind == "pin" for source in sources)  # a regression must not hide in a measure left out
+    return [
+        side or _measured(source, session, wanted, required=pinned)
+        for source, side in zip(sources, stored, strict=True)
+    ]
 
 
 def _check_training(
@@ -142,10 +146,8 @@ def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) 
     return wanted
 
 
-def model_side(
-    session: "Session", model: str, wanted: Sequence["MeasureOnTask"], *, stop_on_collapse: bool = False
-) -> "Side":
-    """Fine-tune and measure a model with each seed, and return a side. If requested, stop once it has collapsed."""
+def model_side(session: "Session", model: str, wanted: Sequence["MeasureOnTask"], **options: bool) -> "Side":
+    """Fine-tune and measure a model with each seed, and return a side. `options` are those of `measured_side`."""
     from bertsecrets.compare.sides import measured_side
     from bertsecrets.jobs.plan import plan_of, remaining
     from bertsecrets.jobs.prepare import run_jobs
@@ -160,24 +162,24 @@ def model_side(
         if left := remaining(session, plan_of(requests)):
             run_jobs(session, left)
     seeds = counted(len(session.seeds), "seed")
-    return measured_side(model, seeds, wanted, session.seeds, measure, stop_on_collapse=stop_on_collapse)
+    return measured_side(model, seeds, wanted, session.seeds, measure, **options)
 
 
-def _measured(source: SideSource, session: "Session", wanted: Sequence["MeasureOnTask"]) -> "Side":
+def _measured(source: SideSource, session: "Session", wanted: Sequence["MeasureOnTask"], *, required: bool) -> "Side":
     from bertsecrets.compare.sides import measured_side
 
     if source.kind == "model":
-        return model_side(session, source.argument, wanted)
+        return model_side(session, source.argument, wanted, required=required)
     model = session.options.model
     if model is not None:
         session.check_model(model)
 
     def measure(of: "MeasureOnTask", seed: int) -> "Measurement":
         if model is None and of.measure == "attention-change":
-            raise UserError("attention-change needs the pretrained model of the checkpoint: name it with --model")
+            raise NotGivenError("needs the pretrained model of the checkpoint: name it with --model")
         return session.measurement(of.measure, of.subject(model or source.argument, seed), source.path, **of.options)
 
-    return measured_side(source.argument, "checkpoint", wanted, [1], measure)
+    return measured_side(source.argument, "checkpoint", wanted, [1], measure, required=required)
 
 
 def _stored(source: SideSource, session: "Session", selection: Selection) -> "Side | None":

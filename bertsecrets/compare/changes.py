@@ -219,6 +219,7 @@ def _conditions(verdict: VerdictData) -> dict[str, Any]:
         "limits": limits or "all rows",
         "published figure": verdict.published,
         **({"definition": verdict.definition} if verdict.definition else {}),
+        **({"weights": verdict.weights} if verdict.weights else {}),
     }
 
 

@@ -197,6 +197,8 @@ def _mismatch(part: Part, other: Part) -> str:
     if part.data != other.data or part.examples != other.examples:
         limits = " and ".join("all rows" if side.limit is None else f"limit {side.limit}" for side in sides)
         examples = f"{part.examples} and {other.examples}; {limits}"
+        if part.examples == other.examples and part.limit == other.limit:
+            examples = f"{counted(part.examples, 'example')} each, with other texts"
         return f"measured on different examples ({examples}): measure both sides on the same rows"
     if problem := training_difference(part.trained_on, other.trained_on):
         return problem

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Instanc
 from bertsecrets.claims.band import SMALLEST_EFFECTS
 from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.compare.cell_values import CELL_READERS, COMPARED_MEASURES, CellValues
-from bertsecrets.errors import MisreadError, RunError, UserError, excerpt, near_matches, one_line
+from bertsecrets.errors import MisreadError, NotGivenError, RunError, UserError, excerpt, near_matches, one_line
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.settings import Section
 from bertsecrets.texts.tasks import TASKS
@@ -223,11 +223,13 @@ def measured_side(
     measure: Callable[[MeasureOnTask, int], Measurement],
     *,
     stop_on_collapse: bool = False,
+    required: bool = False,
 ) -> Side:
     """Measure one side of a comparison.
 
     Unavailable measures are skipped, and the reasons are recorded. A model whose attention maps fail validation counts
-    as collapsed. If `stop_on_collapse` is True, the remaining measures are not run once the model has collapsed.
+    as collapsed. If `stop_on_collapse` is True, the remaining measures are not run once the model has collapsed. If
+    `required` is True, a measure that needs an option that was not given is not skipped: `UserError` is raised.
     """
     parts: list[Part] = []
     left_out: dict[str, UserError] = {}
@@ -236,6 +238,10 @@ def measured_side(
             parts.append(part_of(request, [measure(request, seed) for seed in seeds]))
         except RunError:
             raise
+        except NotGivenError as error:
+            if required:
+                raise UserError(f"{request} {error}") from error
+            left_out[str(request)] = error
         except MisreadError as error:
             parts.append(_part(request, seeds, collapsed=one_line(error)))
         except UserError as error:

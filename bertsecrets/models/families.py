@@ -15,7 +15,7 @@ from uuid import uuid4
 from bertsecrets.arguments import checked
 from bertsecrets.errors import UserError, first_line
 from bertsecrets.progress import log
-from bertsecrets.store.code import digest_of_classes, undescribed, users_modules
+from bertsecrets.store.code import MAIN_MODULES, digest_of_classes, imports, undescribed, users_modules
 from bertsecrets.store.entries import NO_SOURCE
 
 ENTRY_POINT_GROUP = "bertsecrets.families"  # group of entry points, which are named after model types
@@ -240,6 +240,16 @@ class Family:
         """The names of the modules that define these classes, and of those that they import."""
         modules = {cls.__module__ for cls in self._classes}
         return frozenset(modules | users_modules(modules))
+
+    @property
+    def packages(self) -> frozenset[str]:
+        """The names of the packages that these modules import.
+
+        The main module may use all loaded packages, because results of its classes are not stored.
+        """
+        in_main = any(cls.__module__ in MAIN_MODULES for cls in self._classes)
+        names = sys.modules if in_main else {name for module in self.modules for name in imports(module)}
+        return frozenset(name.partition(".")[0] for name in names if ":" not in name)
 
     @property
     def _classes(self) -> list[type]:

@@ -37,7 +37,7 @@ from bertsecrets.models.library_source import (
 )
 from bertsecrets.models.loans import is_lent
 from bertsecrets.models.locations import ModelRef
-from bertsecrets.store.code import PACKAGE_NAME, requirements
+from bertsecrets.store.code import MAIN_MODULES, PACKAGE_NAME, requirements
 
 # Modules whose code runs in every measurement or training run, besides the modules of the measured architecture.
 ALWAYS_RUN = (
@@ -50,6 +50,7 @@ TABLES = {
     "ACT2FN": ("transformers.activations", "ACT2CLS"),
     "ROPE_INIT_FUNCTIONS": ("transformers.modeling_rope_utils", "ROPE_INIT_FUNCTIONS"),
 }
+COMPILED_PREFIXES = ("__compiled_fn_", "__resume_at_")  # functions that torch.compile adds to modules for its own use
 # Contents of modules and classes that were found unpatched, and the code of their functions.
 _verified: dict[tuple[str, str], tuple[dict[str, Any], list[Any]]] = {}
 
@@ -78,19 +79,20 @@ def check_libraries(name: str | None, model: Any = None) -> None:
     """
     family = own_family(name)
     own = family.modules if family else frozenset()
+    allowed = own | (family.packages if family else frozenset())
     used = {kind for module in (model.modules() if model is not None else ()) for kind in type(module).__mro__}
     for kind in used:
-        if (origin := _foreign(kind, own)) is not None:
+        if (origin := _foreign(kind, allowed)) is not None:
             raise _patched(f"{type(model).__name__} contains a {kind.__qualname__}", origin)
     for cls in (family.config, family.encoder, family.classifier) if family else ():
         used |= {*cls.__mro__}
     names = {*ALWAYS_RUN, *own, *_architecture(name), *(kind.__module__ for kind in used)}
     homes = {getattr(value, "__module__", None) for name in names for value in _functions(name)}
     for home in sorted({*names, *filter(None, homes)} & sys.modules.keys()):
-        if home in own or home.partition(".")[0] in MODEL_LIBRARIES:
-            _check_module(home, own if home in own else ())
-    _check_attention(model, own)
-    _check_tables(own)
+        if home in own - {*MAIN_MODULES} or home.partition(".")[0] in MODEL_LIBRARIES:
+            _check_module(home, allowed if home in own else ())
+    _check_attention(model, allowed)
+    _check_tables(allowed)
     _check_kernels()
 
 
@@ -144,6 +146,8 @@ def _check_namespace(module: str, cls: str, contents: Mapping[str, Any], own: Co
     if known is not None and _unchanged(contents, *known):
         return
     for name, value in [*contents.items()]:
+        if not cls and name.startswith(COMPILED_PREFIXES):
+            continue
         found = doubt(module, cls, name, value)
         if found is not None and found == doubt_in_a_new_process(module, cls, name):
             found = None  # the library itself puts it there
@@ -231,7 +235,7 @@ def _untrusted(value: Any, own: Collection[str]) -> str | None:
             home = home_of(part)
         elif (home := str((part if issubclass(type(part), type) else type(part)).__module__)) not in sys.modules:
             continue  # a type of an extension module, which may have any name
-        if home not in own and not _is_trusted(home):
+        if not {home, home.partition(".")[0]} & {*own} and not _is_trusted(home):
             return f"code from {home}"
     return None
 

@@ -141,7 +141,7 @@ def cell_change(measure: Compared, difference: CellDifferences, place: int) -> s
     if np.isfinite(deviation):
         by = f"{deviation:+.1f} {REPLICATIONS[measure.counted][0]}"
     else:
-        by = "no spread over seeds" if np.isfinite(difference.after[place]) else "no number"
+        by = f"no spread over {measure.counted}" if np.isfinite(difference.after[place]) else "no number"
     return f"{name + ': ' if name else ''}{before} -> {after} ({by})"
 
 
@@ -180,6 +180,8 @@ def comparison_line(comparison: Comparison) -> str:
     compared = [measure for measure in comparison.measures if measure.outcome != "not comparable"]
     drifted = [measure for measure in compared if measure.outcome == "drift"]
     count = counted(len(compared), "measure")
+    if len(compared) < len(comparison.measures):
+        count = f"{len(compared)} of {counted(len(comparison.measures), 'measure')}"
     rate = f"false discovery rate {100 * comparison.rate:.3g}% over all heads and measures"
     if drifted:
         alone = any(measure.counted == "examples" and measure.differences for measure in drifted)

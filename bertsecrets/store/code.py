@@ -51,6 +51,7 @@ START_MTIMES = {path: path.stat().st_mtime_ns for path in files_below(Path(__fil
 # Names by which code reads what is not in its files, and functions that create containers.
 READING_NAMES = {"environ", "getenv", "open", "read_text", "read_bytes", "load", "load_file", "safe_open", "urlopen"}
 READING_NAMES |= {"fromfile", "genfromtxt", "loadtxt", "memmap", "read_csv", "read_json"}
+MAIN_MODULES = ("__main__", "__mp_main__")  # packages such as datasets add the second name, for the same module
 CONTAINER_NAMES = {"dict", "list", "set", "defaultdict", "OrderedDict", "Counter", "deque"}
 DOCUMENTED_NODES = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)  # nodes that may have a docstring
 
@@ -101,7 +102,7 @@ class _ImportTimes:
         """Return the modules that the import of a module has loaded. If this is unknown, return all that came later."""
         later = self.earlier[self.earlier.index(module) + 1 :] if module in self.earlier else []
         later += [name for name, importers in self.importers.items() if module in importers]
-        return [name for name in later if name in sys.modules]
+        return [name for name in later if name in sys.modules and name not in MAIN_MODULES]
 
     def of(self, name: str) -> int:
         """Return when a module was imported, in nanoseconds. If unknown, return when this object was created."""
@@ -139,8 +140,8 @@ def undescribed(modules: Iterable[str]) -> str | None:
 
 @functools.cache
 def has_source(cls: type) -> bool:
-    """Return whether a class comes from the file of its module, and not from a notebook or from `exec`."""
-    if not _reached(cls.__module__):
+    """Return whether a class comes from the file of its module, and not from `exec`, a notebook or the main script."""
+    if cls.__module__ in MAIN_MODULES or not _reached(cls.__module__):
         return False
     methods = (value for name, value in vars(cls).items() if isinstance(value, FunctionType) and name[:2] != "__")
     return all(os.path.isfile(method.__code__.co_filename) for method in methods)

@@ -244,7 +244,7 @@ def test_of_heads_that_deviate_as_much_the_one_that_changed_most_is_named_first(
     cls = comparison.measures[0].differences[0]
     assert cls.largest == [2, 3, 0]
     assert cls.drifted_by_layer == [2, 1]
-    assert "1.3: 0.5 -> 0.125 (no spread over seeds)" in drift_findings(comparison).tables[0].rows[0]
+    assert "1.3: 0.5 -> 0.125 (no spread over examples)" in drift_findings(comparison).tables[0].rows[0]
 
 
 def test_heads_are_items_of_a_list_marked_on_a_map_and_data(moved):
