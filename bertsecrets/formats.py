@@ -86,11 +86,12 @@ class VerdictData(BaseModel):
         description="The number of seeds or examples that would decide the claim, as text; empty if it is decided."
     )
     p_against: Number = Field(
-        description="Smallest error rate (0 to 1) at which the claim would still fail; null if it was not computed."
+        description="P-value against the claim: the smallest significance level (0 to 1) at which it fails; null if it "
+        "was not computed."
     )
     p_for: Number = Field(
-        description="Smallest error rate (0 to 1) at which the claim would still be reproduced; null if it was not "
-        "computed. For published figures, it is always null."
+        description="P-value for the claim: the smallest significance level (0 to 1) at which it is reproduced; null "
+        "if it was not computed. For published figures, it is always null."
     )
     remarks: list[str] = Field(description="Caveats, for example that only some rows or unofficial data were used.")
     known_deviation: bool = Field(
@@ -143,8 +144,12 @@ class OverTasksData(BaseModel):
         description="Lower bound on the number of tasks on which the claim fails, at the run's confidence level."
     )
     verdict: Outcome = Field(description="The outcome for all tasks together: reproduced, deviates or inconclusive.")
-    p_for: float = Field(description="Smallest error rate (0 to 1) at which the claim would still hold.")
-    p_against: float = Field(description="Smallest error rate (0 to 1) at which the claim would still fail.")
+    p_for: float = Field(
+        description="P-value for the claim: the smallest significance level (0 to 1) at which it holds."
+    )
+    p_against: float = Field(
+        description="P-value against the claim: the smallest significance level (0 to 1) at which it fails."
+    )
 
 
 class TogetherData(BaseModel):
@@ -152,8 +157,8 @@ class TogetherData(BaseModel):
 
     judged: int = Field(description="Number of claims that were judged.")
     false_alarms: float = Field(
-        description="Sum of the error rates of the judged claims. Even if every claim only just held, no more than "
-        "this number of claims would be expected to deviate by chance."
+        description="Sum of the error rates of the judged claims. The expected number of claims that deviate by chance "
+        "is at most this number, even if every claim only just holds."
     )
     false_discovery_rate: float = Field(
         description="Upper bound (0 to 1) on the expected share of false alarms among the verdicts in `surviving`."

@@ -69,7 +69,7 @@ def judged(run: JudgedRun) -> dict[str, dict[str, Any]]:
     assert run.ended is None
     verdicts = {str(verdict.case): verdict.as_json() for verdict in run.verdicts}
     for verdict in verdicts.values():
-        verdict["remarks"] = [remark for remark in verdict["remarks"] if remark != "stored"]
+        verdict["remarks"] = [remark for remark in verdict["remarks"] if remark != "measurements reused"]
         del verdict["reused"]
     return verdicts
 

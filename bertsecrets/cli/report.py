@@ -53,8 +53,7 @@ def add_parsers(commands) -> None:
         "--measurements",
         type=path,
         metavar="DIR",
-        help="measure nothing, and judge the measurements in this folder, which `measure`, `report` or `run` wrote "
-        "with --save",
+        help="judge the measurements that `measure`, `report` or `run` saved in DIR with --save; measure nothing",
     )
     only = "with --measurements: use only measurements with this {} and, if --task is given, on this task; repeatable"
     saved.add_argument(
@@ -103,8 +102,9 @@ def _drop_slow_claims(run: "JudgedRun", options: RunOptions) -> None:
     ids = ", ".join(dict.fromkeys(case.claim.id for case in slow))
     run.asked = [case for case in run.asked if case not in slow]
     print(
-        f"{counted(len(slow), 'claim')} left out to save time ({ids}), because they disable or prune many heads "
-        f"and layers: use --grid-limit {options.limit} to include them, or --claim G to judge the claims of family G"
+        f"{counted(len(slow), 'claim')} left out to save time ({ids}), because they require disabling or "
+        f"pruning many heads and layers: use --grid-limit {options.limit} to include them, or --claim G to judge the "
+        "claims of family G"
     )
 
 

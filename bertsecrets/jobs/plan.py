@@ -139,7 +139,7 @@ def left_out_line(cases: Sequence[Case]) -> str:
         return ""
     names = ", ".join(map(str, cases))
     return (
-        f"{counted(len(cases), 'claim')} left out ({names}), because measurements are missing on tasks that are not "
+        f"{counted(len(cases), 'claim')} left out ({names}), because they need measurements on tasks that are not "
         "selected: to judge these claims, select all of their tasks"
     )
 

@@ -281,7 +281,7 @@ OPTIONS = [
     option("a baseline missing", ("report", *COMMON, "--baseline", "none.json"), "no baseline none.json"),
     pyproject("glue = []", "glue is empty"),
     pyproject('modle = "x"', "unknown option 'modle' in this table: did you mean model"),
-    pyproject("limit = 0", "limit 0 leaves no rows"),
+    pyproject("limit = 0", "limit must be at least 1, not 0"),
     pyproject("model = [1", "pyproject.toml: "),
     pyproject("budget = '2h'", "unknown option 'budget' in this table: known: model"),
     pyproject("train-limit = 5\ntrain_limit = 6", "duplicate key 'train_limit'"),

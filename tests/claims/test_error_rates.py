@@ -151,7 +151,7 @@ def test_a_verdict_states_its_power_only_if_undecided():
     verdict = judged_seeds(above, [scored([1] * n + [0] * (1000 - n), [1] * 1000) for n in (513, 510, 529)])
     assert verdict.outcome == "inconclusive"
     assert verdict.power == verdict.as_json()["power"]
-    assert "would be needed to decide this, instead of 1000" in verdict.power
+    assert "examples instead of 1000 would be needed to decide this" in verdict.power
 
 
 def test_no_number_of_seeds_is_given_if_seeds_cannot_decide():

@@ -168,7 +168,7 @@ def test_fewer_than_three_seeds_decide_nothing():
         assert (verdict.outcome, verdict.open) == ("inconclusive", True)
         assert verdict.reason.startswith(f"{count} of the 3 seeds needed")
         assert verdict.brief == f"{count} of 3 seeds"
-        assert verdict.remarks[0] == f"{whose}: the interval covers only the sampling of examples"
+        assert verdict.remarks[0] == f"{whose}: the interval accounts only for the sampling of examples"
         assert verdict.power == ""  # the reason says how many seeds are needed
     assert judged_seeds(above, three, SETTINGS).outcome == "reproduced"
 
@@ -308,7 +308,7 @@ def test_a_verdict_as_data():
         "id": "D9-rte", "claim": "D9", "task": "rte", "published": 60.0, "band": [20.0, None], "observed": 50.0,
         "unit": "points",
     }  # fmt: skip
-    assert data["remarks"] == ["this checkpoint", "limit 2", "unofficial data", "stored"]
+    assert data["remarks"] == ["this checkpoint", "limit 2", "unofficial data", "measurements reused"]
     assert data["verdict"] in ("reproduced", "inconclusive", "deviates")
     assert data["seconds"] == 1.25
 
