@@ -37,7 +37,7 @@ Ends = tuple[Number, Number]
 class VerdictData(BaseModel):
     """One verdict: the outcome of a claim on a task."""
 
-    id: str = Field(description="The claim on its task, such as D1-rte-pretrained: unique within a run.")
+    id: str = Field(description="Name of the claim on its task, such as D1-rte-pretrained; unique within a run.")
     claim: str = Field(description="The claim's id, such as D1.")
     variant: str = Field(description="The variant of the claim, such as pretrained; empty if there is only one.")
     task: str = Field(description="The task, such as rte; `all` if the claim is not about a single task.")
@@ -133,7 +133,7 @@ class VerdictData(BaseModel):
 class OverTasksData(BaseModel):
     """The verdict on a claim about several tasks together, such as "on every task but QQP"."""
 
-    claim: str = Field(description="The claim's id with its variant.")
+    claim: str = Field(description="The claim's id and variant.")
     speaks_of: str = Field(description="The tasks that the claim is about, as text.")
     tasks: int = Field(description="Number of tasks that the claim is about.")
     judged: int = Field(description="Number of the claim's tasks that were judged.")

@@ -139,8 +139,11 @@ def test_the_command_line_saves_and_judges_records(capsys, shared, tmp_path):
     ("options", "message"),
     [
         (["--save", "{folder}/file/x"], "cannot write"),
-        (["--save", "{folder}/x", "--checkpoint", "{folder}"], "--save has no effect on --checkpoint: leave it out"),
-        (["--save", "{folder}/x", "--model", "a", "--model", "b"], "--save is for a single --model: leave it out"),
+        (["--save", "{folder}/x", "--checkpoint", "{folder}"], "--save has no effect with --checkpoint: leave it out"),
+        (
+            ["--save", "{folder}/x", "--model", "a", "--model", "b"],
+            "--save can be used only with a single --model: leave it out",
+        ),
     ],
 )
 def test_records_that_cannot_be_saved_are_refused_before_anything_is_measured(capsys, tmp_path, options, message):

@@ -70,9 +70,9 @@ def report(options: argparse.Namespace) -> int:
     models: list[str | None] = [*named.values()] or [None]
     if len(models) > 1:
         for_one = [*sorted({*OUTPUT_FILES} - {"html"}), "checkpoint", "baseline", "save"]
-        refuse(options, for_one, "is for a single --model")
+        refuse(options, for_one, "can be used only with a single --model")
     if options.checkpoint is not None:
-        refuse(options, ["save"], "has no effect on --checkpoint")
+        refuse(options, ["save"], "has no effect with --checkpoint")
     # Open all models before measuring anything.
     opened = [_opened(argparse.Namespace(**vars(options), model=model)) for model in models]
     return conclude(options, opened, baseline)
@@ -113,7 +113,7 @@ def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[st
     from bertsecrets.judging import JudgedRun
     from bertsecrets.store.records import SavedFolder
 
-    refuse(options, (*MEASURING_OPTIONS, "checkpoint"), "has no effect on --measurements")
+    refuse(options, (*MEASURING_OPTIONS, "checkpoint"), "has no effect with --measurements")
     given = RunOptions.from_namespace(options)
     saved = SavedFolder.read(options.measurements)
     if options.init or options.seed:

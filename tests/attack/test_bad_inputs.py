@@ -249,7 +249,7 @@ OPTIONS = [
     option("no frames to plan with", ("plan", "--claim", "B1", *COMMON), "frame-heads needs the option frames"),
     option("no claim on this task", (*PLAN, "--claim", "G5"), "no claim matches"),
     option("one file for two models", (*CLAIM, "--model", "minilm", "--json", "{room}/v.json"),
-           "--json is for a single --model: leave it out"),
+           "--json can be used only with a single --model: leave it out"),
     option("a second model missing", (*CLAIM, "--model", "{room}/none"), "no model folder at", before_measuring=True),
     option("more examples than are measured", (*CLAIM, "--html", "x.html", "--examples", "7"),
            "argument --examples: 7 is out of range: give 0 to 6"),

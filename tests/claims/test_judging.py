@@ -609,7 +609,7 @@ def test_a_claim_about_the_score_counts_seeds_with_varied_answers_that_learned_n
     assert verdict.seeds == (1, 2, 3, 4)
     right = [(scores.sample("predicted") == scores.sample("target")).mean() for scores in seeds]
     assert verdict.observed == pytest.approx(100 * np.mean(right))
-    assert "1 counted: seed 2 (has learned nothing" in verdict.reason
+    assert "1 counted nevertheless: seed 2 (has learned nothing" in verdict.reason
 
 
 def test_a_training_that_collapses_fails_and_one_that_mostly_does_decides_nothing():
