@@ -164,8 +164,8 @@ class CheckpointCache:
         if deleted:
             log.info(f"deleted {_checkpoints(deleted)}: {in_bytes(freed)} freed")
         if kept:
-            later = "delete them later with bertsecrets store gc --keep-checkpoints none"
-            log.info(f"kept {_checkpoints(kept)}, in use: {later}")
+            later = "to delete later, run bertsecrets store gc --keep-checkpoints none"
+            log.info(f"kept {_checkpoints(kept)} (in use); {later}")
 
 
 def _checkpoints(names: list[str]) -> str:

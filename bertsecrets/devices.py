@@ -67,8 +67,8 @@ def in_precision(settings: Params, wanted: str | None, device: "torch.device") -
     precision = best_precision(wanted or settings.finetune.precision, device)
     if precision == "bfloat16" and not native_bfloat16(device):
         warnings.warn(
-            f"this {device.type} has no bfloat16 instructions, so training in bfloat16 is slower than in float32: use "
-            "precision auto or float32",
+            f"this {device.type} device has no bfloat16 instructions, so training in bfloat16 is slower than in "
+            "float32: use precision auto or float32",
             SlowPrecisionWarning,
             stacklevel=2,
         )

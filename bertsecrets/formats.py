@@ -37,7 +37,7 @@ Ends = tuple[Number, Number]
 class VerdictData(BaseModel):
     """One verdict: the outcome of a claim on a task."""
 
-    id: str = Field(description="The claim on its task, such as D1-rte-pretrained: unique within a run.")
+    id: str = Field(description="Name of the claim on its task, such as D1-rte-pretrained; unique within a run.")
     claim: str = Field(description="The claim's id, such as D1.")
     variant: str = Field(description="The variant of the claim, such as pretrained; empty if there is only one.")
     task: str = Field(description="The task, such as rte; `all` if the claim is not about a single task.")
@@ -86,11 +86,12 @@ class VerdictData(BaseModel):
         description="The number of seeds or examples that would decide the claim, as text; empty if it is decided."
     )
     p_against: Number = Field(
-        description="Smallest error rate (0 to 1) at which the claim would still fail; null if it was not computed."
+        description="P-value against the claim: the smallest significance level (0 to 1) at which it fails; null if it "
+        "was not computed."
     )
     p_for: Number = Field(
-        description="Smallest error rate (0 to 1) at which the claim would still be reproduced; null if it was not "
-        "computed. For published figures, it is always null."
+        description="P-value for the claim: the smallest significance level (0 to 1) at which it is reproduced; null "
+        "if it was not computed. For published figures, it is always null."
     )
     remarks: list[str] = Field(description="Caveats, for example that only some rows or unofficial data were used.")
     known_deviation: bool = Field(
@@ -132,7 +133,7 @@ class VerdictData(BaseModel):
 class OverTasksData(BaseModel):
     """The verdict on a claim about several tasks together, such as "on every task but QQP"."""
 
-    claim: str = Field(description="The claim's id with its variant.")
+    claim: str = Field(description="The claim's id and variant.")
     speaks_of: str = Field(description="The tasks that the claim is about, as text.")
     tasks: int = Field(description="Number of tasks that the claim is about.")
     judged: int = Field(description="Number of the claim's tasks that were judged.")
@@ -143,8 +144,12 @@ class OverTasksData(BaseModel):
         description="Lower bound on the number of tasks on which the claim fails, at the run's confidence level."
     )
     verdict: Outcome = Field(description="The outcome for all tasks together: reproduced, deviates or inconclusive.")
-    p_for: float = Field(description="Smallest error rate (0 to 1) at which the claim would still hold.")
-    p_against: float = Field(description="Smallest error rate (0 to 1) at which the claim would still fail.")
+    p_for: float = Field(
+        description="P-value for the claim: the smallest significance level (0 to 1) at which it holds."
+    )
+    p_against: float = Field(
+        description="P-value against the claim: the smallest significance level (0 to 1) at which it fails."
+    )
 
 
 class TogetherData(BaseModel):
@@ -152,8 +157,8 @@ class TogetherData(BaseModel):
 
     judged: int = Field(description="Number of claims that were judged.")
     false_alarms: float = Field(
-        description="Sum of the error rates of the judged claims. Even if every claim only just held, no more than "
-        "this number of claims would be expected to deviate by chance."
+        description="Sum of the error rates of the judged claims. The expected number of claims that deviate by chance "
+        "is at most this number, even if every claim only just holds."
     )
     false_discovery_rate: float = Field(
         description="Upper bound (0 to 1) on the expected share of false alarms among the verdicts in `surviving`."

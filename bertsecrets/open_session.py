@@ -98,7 +98,8 @@ class OpenSession:
                 check_frames(frames, read=options.frames is not None)
         if os.path.lexists(options.store_folder) and not options.store_folder.is_dir():
             with options.errors_about("store"):
-                raise UserError(f"cannot use the store {options.store_folder}: a file exists where a folder is needed")
+                problem = "a file exists where a folder is needed: choose another location"
+                raise UserError(f"cannot use the store {options.store_folder}: {problem}")
         trains = options.checkpoint is None
         rows = TaskRows(source, options.limit, options.train_limit, options.grid_limit, trains=trains)
         self._judged_folder = None if options.checkpoint is None else Path(options.checkpoint)

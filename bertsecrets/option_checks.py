@@ -48,7 +48,7 @@ def seed_range(count: int) -> range:
     [1, 2, 3]
     """
     if count < 1:
-        raise UserError(f"seeds {count} leaves no seeds to run: give 1 or more")
+        raise UserError(f"seeds must be at least 1, not {count}")
     if count > SEEDS_ALLOWED:
         raise UserError(f"seeds {count} is out of range: give 1 to {SEEDS_ALLOWED}")
     return range(1, count + 1)

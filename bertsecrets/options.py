@@ -118,12 +118,12 @@ class RunOptions:
         "(default: from params.yaml)"
     )
     jobs: int | None = _option(
-        "number of parallel jobs; the default of --threads depends on it (default: BERTSECRETS_JOBS or, if it is not "
-        "set, one per core but at most 4, or 1 on a GPU)",
+        "number of parallel jobs, on which the default of --threads depends (default: BERTSECRETS_JOBS; if it is not "
+        "set, 1 on a GPU, otherwise one per core, at most 4)",
         **NUMBER_OPTION,
     )
     threads: int | None = _option(
-        "CPU threads of each job (default: OMP_NUM_THREADS, otherwise an equal share of the cores); results for "
+        "CPU threads per job (default: OMP_NUM_THREADS, otherwise an equal share of the cores); results for "
         "different numbers of threads are stored separately",
         **NUMBER_OPTION,
     )
@@ -139,8 +139,8 @@ class RunOptions:
     )
     spacy: str | None = _option("spaCy pipeline for tagging and parsing (default: en_core_web_sm)", metavar="NAME")
     seeds: int | str | None = _option(
-        "use seeds 1 to N; auto adds up to 5 seeds, one at a time, until every claim is decided or the budget is spent "
-        "(default: from params.yaml)",
+        "use seeds 1 to N; auto measures one seed after another, at most 5, until every claim is decided or the budget "
+        "is spent (default: from params.yaml)",
         type=as_seeds,
         metavar="N",
     )
@@ -157,7 +157,7 @@ class RunOptions:
         metavar="|".join(KEEPS),
     )
     allow_unofficial_data: bool = _option(
-        "accept data whose row or class counts differ from official GLUE", default=False, action="store_true"
+        "accept data that differ from official GLUE", default=False, action="store_true"
     )
     checkpoint: Path | str | None = None
     checkpoint_task: str | None = None
@@ -178,7 +178,7 @@ class RunOptions:
         for name in LIMIT_OPTIONS:
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise UserError(f"{name} {value} leaves no rows: give 1 or more")
+                raise UserError(f"{name} must be at least 1, not {value}")
         if isinstance(self.seeds, int):
             seed_range(self.seeds)
         elif self.seeds not in (None, AUTO):

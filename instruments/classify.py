@@ -22,8 +22,8 @@ LIMIT = 8 * 2**30  # maximum size of an array in bytes
 SUM_TOLERANCE = 0.01  # tolerance of row sums; half precision stays within 0.005
 SHORTEST = 2  # minimum number of tokens, because a single token can only attend to itself
 ADVICE = (
-    "give an .npz file with maps [n, L, L], padded with zeros, lengths [n] and boundary [n], "
-    "the position of the second text's first token, or the length if there is one text"
+    "give an .npz file with the arrays maps [n, L, L] (padded with zeros), lengths [n] and boundary [n] "
+    "(the position of the second text's first token; for a single text, the length)"
 )
 Classes = dict[str, dict[str, object]]  # keyed by reading, each with `class`, and `probabilities` by class
 
@@ -126,7 +126,7 @@ def least_sure(maps: MapSet, count: int) -> MapSet:
         UserError: If there are fewer than `count` maps, or a classifier is missing or damaged.
     """
     if not 1 <= count <= len(maps):
-        raise UserError(f"{count} maps wanted: give 1 to {len(maps)}, the number of maps without readers' labels")
+        raise UserError(f"cannot draw {count} maps: give 1 to {len(maps)}, the number of maps without readers' labels")
     probabilities = _probabilities(READINGS, [each.values for each in maps], [each.boundary for each in maps])
     entropy = np.mean([torch.special.entr(rows).sum(1).numpy() for rows in probabilities.values()], axis=0)
     return maps.take(np.argsort(-entropy, kind="stable")[:count].tolist())

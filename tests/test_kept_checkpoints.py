@@ -97,7 +97,7 @@ def test_retraining_that_gives_other_weights_is_visible_in_the_verdict(store, ti
     assert scores.reused
     assert scores.provenance.weights == before.provenance.weights != later.provenance.weights
     verdict = Verdict(find_case("D1-pretrained", "rte"), "reproduced", "", measurements=(scores, later))
-    assert f"{subject} measured on weights from two training runs" in verdict.remarks
+    assert f"{subject} was measured on weights from two training runs" in verdict.remarks
 
 
 def test_a_checkpoint_in_use_is_kept(store, tiny_glue, subject, capsys):
@@ -105,7 +105,7 @@ def test_a_checkpoint_in_use_is_kept(store, tiny_glue, subject, capsys):
         session.measurement("scores", subject)
         with in_use(checkpoint(session, subject)):
             session.close()
-    assert f"kept the checkpoint {subject}, in use: " in capsys.readouterr().err
+    assert f"kept the checkpoint {subject} (in use); " in capsys.readouterr().err
 
 
 def test_a_subject_with_a_failed_measurement_keeps_its_checkpoint(store, tiny_glue, subject, monkeypatch):

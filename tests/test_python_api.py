@@ -88,7 +88,7 @@ def test_a_claim_that_could_be_several_is_not_guessed(session):
 def test_missing_inputs_are_reported_before_training(session, runs, tiny_bert, tiny_glue):
     with pytest.raises(bs.MissingError, match="needs the option frames:"):
         session.judge("B1")
-    with pytest.raises(bs.UserError, match="^seeds 0 leaves no seeds to run"):
+    with pytest.raises(bs.UserError, match="^seeds must be at least 1, not 0"):
         session.judge("C1", task="rte", seeds=0)
     trained = bs.Session(checkpoint=tiny_bert, checkpoint_task="rte", glue=tiny_glue, store=runs)
     with pytest.raises(bs.UserError, match="^the option `seeds` has no effect on a trained checkpoint"):
@@ -110,8 +110,8 @@ def test_the_task_of_a_checkpoint_is_asked_for_once(session, runs, tiny_bert, ti
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"limit": 0}, "^limit 0 leaves no rows"),
-        ({"seeds": 0}, "^seeds 0 leaves no seeds to run"),
+        ({"limit": 0}, "^limit must be at least 1, not 0"),
+        ({"seeds": 0}, "^seeds must be at least 1, not 0"),
         ({"modle": "minilm"}, "^unknown option 'modle': did you mean model"),
         ({"glue": "nowhere"}, "no GLUE folder at nowhere"),
         ({"frames": "nowhere"}, "nowhere does not exist"),
@@ -212,7 +212,9 @@ def test_a_checkpoint_of_another_origin_is_remarked_on(session, tmp_path):
     other = session.measure("attention-change", "rte", checkpoint=save_bert(tmp_path / "other", seed=5))
     remarks = get_measure("attention-change").remarks
     assert remarks(own) == []
-    assert remarks(other)[0].startswith(f"probably not trained from {session.model}: the mean cosine of their weight")
+    assert remarks(other)[0].startswith(
+        f"probably not fine-tuned from {session.model}: the mean cosine of the models' weight"
+    )
 
 
 def test_a_measurement_becomes_a_table_with_a_row_per_head(session):

@@ -69,7 +69,7 @@ def judged(run: JudgedRun) -> dict[str, dict[str, Any]]:
     assert run.ended is None
     verdicts = {str(verdict.case): verdict.as_json() for verdict in run.verdicts}
     for verdict in verdicts.values():
-        verdict["remarks"] = [remark for remark in verdict["remarks"] if remark != "stored"]
+        verdict["remarks"] = [remark for remark in verdict["remarks"] if remark != "measurements reused"]
         del verdict["reused"]
     return verdicts
 
@@ -139,8 +139,11 @@ def test_the_command_line_saves_and_judges_records(capsys, shared, tmp_path):
     ("options", "message"),
     [
         (["--save", "{folder}/file/x"], "cannot write"),
-        (["--save", "{folder}/x", "--checkpoint", "{folder}"], "--save has no effect on --checkpoint: leave it out"),
-        (["--save", "{folder}/x", "--model", "a", "--model", "b"], "--save is for a single --model: leave it out"),
+        (["--save", "{folder}/x", "--checkpoint", "{folder}"], "--save has no effect with --checkpoint: leave it out"),
+        (
+            ["--save", "{folder}/x", "--model", "a", "--model", "b"],
+            "--save can be used only with a single --model: leave it out",
+        ),
     ],
 )
 def test_records_that_cannot_be_saved_are_refused_before_anything_is_measured(capsys, tmp_path, options, message):

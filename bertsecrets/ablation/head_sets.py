@@ -56,8 +56,8 @@ def parse_sets(text: str, layers: int, heads: int) -> list[HeadSet]:
     sets = list(dict.fromkeys(head_set for item in text.split() for head_set in _parse_item(item, layers, heads)))
     if not sets:
         raise UserError(
-            "no heads given: write a head as LAYER.HEAD and a whole layer as LAYER, counted from 1, "
-            "such as 1.2 1.2+7.6 5"
+            "no heads given: write LAYER.HEAD for a head or LAYER for a whole layer (counted from 1), join the heads "
+            'of a set with +, and separate sets with spaces, as in "1.2 1.2+7.6 5"'
         )
     return sets
 
@@ -74,10 +74,10 @@ def _parse_item(item: str, layers: int, heads: int) -> list[HeadSet]:
         pairs = head_pairs(_parse(rest, layers, heads)[0][0], heads)
         if pairs:
             return pairs
-        raise UserError(f"{item!r} has no pairs: a layer of this model has only one head")
+        raise UserError(f"{item!r} has no pairs: each layer of this model has only one head")
     raise UserError(
         f"{item[:60]!r} is not a set of heads: "
-        "sets are written as 1.2, 1.2+7.6, 5 (a whole layer), all, pairs:5 or nested:1.2,7.6"
+        "write a set as 1.2, 1.2+7.6, 5 (a whole layer), all, pairs:5 or nested:1.2,7.6"
     )
 
 
@@ -85,7 +85,7 @@ def _parse(part: str, layers: int, heads: int) -> list[Head]:
     match = re.fullmatch(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?", part)
     if match is None:
         raise UserError(
-            f"{part[:60]!r} is not a head: write a head as LAYER.HEAD and a whole layer as LAYER, counted from 1"
+            f"{part[:60]!r} is not a head: write LAYER.HEAD for a head or LAYER for a whole layer, counted from 1"
         )
     layer, head = int(match[1]), int(match[2]) if match[2] else None
     if not 1 <= layer <= layers or (head is not None and not 1 <= head <= heads):

@@ -190,7 +190,7 @@ class Skeleton:
                 return frames
             counts.append(len(frames))
         seen = max(counts, default=0)
-        raise self._refusal(f"its {layers} layers have {seen} full token-by-token attention maps")
+        raise self._refusal(f"its {layers} layers compute {seen} full token-by-token attention maps")
 
     def _watch(self, ids: Int[torch.Tensor, "rows tokens"]) -> list[list[tuple[int, nn.Module]]]:
         """Return the (call index, module) of calls that enclose each attention call, starting with the outermost."""
@@ -305,7 +305,7 @@ class Skeleton:
                 del module.forward
         if run.seen != run.expected or run.layer != len(self.layers) - 1:
             raise MisreadError(
-                f"attention was computed {run.seen} times, but {run.expected} of {run.layer + 1} layers were run"
+                f"{run.expected} of {run.layer + 1} layers were run, but attention was computed {run.seen} times"
             )
         if run.change and run.read != run.expected:
             raise self._refusal(

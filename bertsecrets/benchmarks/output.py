@@ -293,7 +293,7 @@ def not_judged(session: pytest.Session) -> str | None:
         return f"{names} judged in another process: disable the plugin that starts other processes"
     if not selected or state_of(config).verdicts:
         return None
-    return f"no claim was judged: {state_of(config).incomplete or 'see why benchmarks were skipped'}"
+    return f"no claim was judged: {state_of(config).incomplete or 'see why the benchmarks were skipped'}"
 
 
 def write_baseline(session: pytest.Session) -> int:

@@ -98,11 +98,13 @@ def _options(config: pytest.Config) -> RunOptions:
     if not hasattr(config.option, "benchmark_skip"):
         raise UserError("the benchmarks need the plugin pytest-benchmark: leave out -p no:benchmark")
     if config.option.benchmark_skip:
-        raise UserError("--benchmark-skip would skip all claims: leave it out, and check addopts and PYTEST_ADDOPTS")
+        raise UserError(
+            "--benchmark-skip would skip all claims: leave it out (it may be set in addopts or PYTEST_ADDOPTS)"
+        )
     if _in_processes(config):
         raise UserError(
-            "benchmarks share measurements, so pytest-xdist cannot be used: leave out -n, --dist and --tx, since "
-            "measurements already run in parallel (--jobs N sets how many)"
+            "pytest-xdist cannot be used, because benchmarks share measurements: leave out -n, --dist and --tx, and "
+            "set the number of parallel measurements with --jobs N"
         )
     given = {name: get_option(config, name) for name in PARSING}
     options = RunOptions.from_namespace(argparse.Namespace(**given))

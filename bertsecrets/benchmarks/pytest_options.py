@@ -28,7 +28,7 @@ OWN_OPTIONS: dict[str, dict[str, Any]] = {
     "measurements": {
         "type": path,
         "metavar": "DIR",
-        "help": "measure nothing, and judge what `measure --save` or the DVC pipeline has saved in this folder",
+        "help": "judge the measurements that `measure --save` or the DVC pipeline saved in DIR; measure nothing",
     },
     "task": {"metavar": "NAME", "help": "the task that --checkpoint was fine-tuned on"},
     "expected": EXPECTED_OPTION,
@@ -39,7 +39,7 @@ OWN_OPTIONS: dict[str, dict[str, Any]] = {
     "against": {
         "type": path,
         "metavar": "PIN",
-        "help": "test whether the model has drifted from this pin, instead of judging claims",
+        "help": "instead of judging claims, test whether the model has drifted from this pin",
     },
 }
 SWITCH_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}

@@ -98,9 +98,9 @@ class TaskFigure(Section):
     @model_validator(mode="after")
     def _sourced(self) -> "TaskFigure":
         if self.seed_std is not None and not self.seed_source:
-            raise ValueError("seed_std needs its seed_source")
+            raise ValueError("seed_std needs a source: name it in seed_source")
         if self.doubt is not None and not self.doubt_source:
-            raise ValueError("doubt needs its doubt_source")
+            raise ValueError("doubt needs a source: name it in doubt_source")
         return self
 
     @property
@@ -131,7 +131,9 @@ def source_names(names: Sequence[str]) -> str:
     """
     full = {P20: "P20, five seeds", P20_MEAN: "their mean", READERS: "readers of maps"}
     counted = {full.get(name, name): list(names).count(name) for name in names}
-    return ", and ".join(f"{name}, for either side" if count == 2 else name for name, count in counted.items())
+    return ", and ".join(
+        f"{name}, for each of the two sides" if count == 2 else name for name, count in counted.items()
+    )
 
 
 def published_gain(quantity: str, task_name: str, heads: Iterable[Sequence[int]] = FRAME_HEADS) -> float:

@@ -181,7 +181,7 @@ def _level(case: Case, evidence: Evidence) -> str:
         expect, seeds = case.claim.expect, counted(observed.seeds, "seed")
         if isinstance(expect, Figure) and expect.sampling == "score" and not observed.sampling_error:
             return f"{seeds} on the paper's own examples: the interval is a point, since seed variance is unknown"
-        return f"{seeds}: the interval covers only the sampling of examples"
+        return f"{seeds}: the interval accounts only for the sampling of examples"
     return f"after {observed.seeds} seeds ({100 * evidence.level:.3g} % interval)"
 
 
@@ -266,7 +266,7 @@ def power(observed: Estimate, limits: Sequence[float], confidence: float) -> str
         left = distance**2 - now**2 if now < distance else distance**2
         examples = int(np.ceil(observed.examples * of_examples**2 / left))
         also = "" if now < distance else ", and more seeds,"
-        return f"about {examples} examples{also} would be needed to decide this, instead of {observed.examples}"
+        return f"about {examples} examples instead of {observed.examples}{also} would be needed to decide this"
     if observed.seedless:
         probability = f"{TARGET_POWER:.0%} probability"
         return f"these {observed.examples} examples would decide this with {probability}; seeds make no difference"

@@ -30,9 +30,9 @@ class Grounds(Enum):
     EXISTENCE = "{now}, but another head or layer may still have the effect", "another head may"
     UNMET = "{unmet}", "{unmet:clause}"
     REFUTED = "{refuted}, whichever examples are sampled, so the interval is not used", OPPOSITE
-    EQUAL = "{interval} lies inside {limits}: {why}", ""
-    UNEQUAL = "{interval} lies outside {limits}: {why}", DIFFERS
-    PARTLY_EQUAL = "{interval} lies partly outside {limits}: {why}", "partly outside"
+    EQUAL = "{interval} lies inside {limits}, the range that counts as equal ({why})", ""
+    UNEQUAL = "{interval} lies outside {limits}, the range that counts as equal ({why})", DIFFERS
+    PARTLY_EQUAL = "{interval} lies partly outside {limits}, the range that counts as equal ({why})", "partly outside"
     INSIDE = (
         _DIFFERENCE + ": compatible; a difference of {half:.2} would not have been noticed",
         "{difference:+} within ±{half:.2}",
@@ -57,8 +57,8 @@ class Grounds(Enum):
         "other constant",
     )
     INSIDE_WITHOUT_LEARNING = (
-        f"{_DIFFERENCE}, which is the score of a constant answer. The model is not significantly better than the most "
-        "frequent class, so the figure is compatible; a difference of {half:.2} would not have been noticed",
+        f"{_DIFFERENCE}, which is the score of a constant answer. The model is not significantly better than always "
+        "predicting the most frequent class: compatible; a difference of {half:.2} would not have been noticed",
         "{difference:+} within ±{half:.2}",
     )
     LEARNED_SOMETHING = (

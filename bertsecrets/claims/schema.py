@@ -119,19 +119,24 @@ class Claim(References):
             raise ValueError("over_tasks can be used only with an order on several tasks")
         if self.smallest_effect and around:
             raise ValueError(
-                "smallest_effect applies only to orders and equalities. If a figure is expected, use tolerance instead"
+                "smallest_effect applies only to orders and equalities: with a figure, use tolerance instead"
             )
         if self.tolerance and not around:
             raise ValueError(
-                "tolerance applies only to figures. If an order or an equality is expected, use smallest_effect instead"
+                "tolerance applies only to figures: with an order or an equality, use smallest_effect instead"
             )
         if self.existence and not isinstance(self.expect, Order):
             raise ValueError("existence can be used only with an order")
         for known in self.known:
             if known.task not in self.tasks:
-                raise ValueError(f"`known` has an outcome on {known.task}, but the claim is not about this task")
+                raise ValueError(
+                    f"`known` has an outcome on {known.task}, but the claim is not about this task: correct one of them"
+                )
             if known.version > self.version:
-                raise ValueError(f"an outcome has version {known.version}, but its claim has version {self.version}")
+                raise ValueError(
+                    f"`known` has an outcome for version {known.version}, but the claim's version is only "
+                    f"{self.version}: correct one of the two"
+                )
         return self
 
     def filled(self, figures: Mapping[str, Mapping[str, TaskFigure]]) -> "Claim":

@@ -54,18 +54,18 @@ class Usable:
 def usable(by_seed: Sequence[OfSeed]) -> Usable:
     """Return the usable seeds. For each seed, `by_seed` has the named measurements that the claim's quantity needs."""
     used: list[OfSeed] = []
-    problems: dict[str, list[str]] = {"left out": [], "counted": []}
+    problems: dict[str, list[str]] = {"left out": [], "counted nevertheless": []}
     for needed in by_seed:
         counts = not (problem := seed_problem(needed, several=len(by_seed) > 1)) or is_result(all_of(needed))
         if counts and not is_result(states_of(needed)):
             counts, problem = False, seed_problem({"scores": states_of(needed)}, several=len(by_seed) > 1)
         used += [needed] if counts else []
-        problems["counted" if counts else "left out"] += [problem] if problem else []
+        problems["counted nevertheless" if counts else "left out"] += [problem] if problem else []
     notes = [f"{len(seeds)} {what}: {', '.join(seeds)}" for what, seeds in problems.items() if seeds]
-    learned = len(used) - len(problems["counted"])
+    learned = len(used) - len(problems["counted nevertheless"])
     if learned < FEWEST_SEEDS and learned < len(by_seed) - learned:
         reason = Grounds.SEEDS_FAILED if len(by_seed) > 1 else Grounds.SEED_FAILED
-        text = ", ".join([*problems["left out"], *problems["counted"]])
+        text = ", ".join([*problems["left out"], *problems["counted nevertheless"]])
         cause = reason(failed=len(by_seed) - learned, seeds=len(by_seed), problems=text)
         few = {"few": cause} if learned else {"problem": cause, "more": len(by_seed) < FEWEST_SEEDS}
         return Usable(used, notes, **few)

@@ -188,7 +188,7 @@ class Verdict:
             remarks += _older(measurement)
         remarks += _of_two_trainings(self.measurements)
         if self.reused:
-            remarks.append("stored")
+            remarks.append("measurements reused")
         return list(dict.fromkeys(remarks))
 
     def __repr__(self) -> str:
@@ -257,7 +257,7 @@ def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:
     """Return remarks on subjects that were measured on different weights, from separate training runs."""
     trained = dict.fromkeys((each.subject, each.provenance.weights) for each in measurements if each.provenance.weights)
     trainings = Counter(subject for subject, _ in trained)
-    return [f"{subject} measured on weights from two training runs" for subject, of in trainings.items() if of > 1]
+    return [f"{subject} was measured on weights from two training runs" for subject, of in trainings.items() if of > 1]
 
 
 def _older(measurement: Measurement) -> list[str]:
@@ -280,7 +280,7 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
     if isinstance(expect, Figure) and whose == PAPER_TEXT:
         parts = ["the paper's figure"]
     elif isinstance(expect, Order) and published is not None and expect.contradicts(published):
-        parts = [f"{whose}, as does the published figure ({format_number(published)})"]
+        parts = [f"{whose}, which the published figure ({format_number(published)}) also contradicts"]
     elif published is not None and band[0] < observed < band[1]:
         parts = ["the size of the published effect"]
     if isinstance(expect, Figure) and published is not None and second is not None:

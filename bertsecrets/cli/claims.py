@@ -15,7 +15,7 @@ def add_parsers(commands) -> None:
     listing = add_command(commands, "claims", "list claims and their known outcomes", "claims --model minilm", claims)
     listing.add_argument("--model", help="show known outcomes of this model only")
     listing.add_argument(
-        "--task", help="list only claims on this task; `all` lists only claims that are not about a single task"
+        "--task", help="list only claims on this task; `all` stands for claims that are not about a single task"
     )
     listing.add_argument("--family", metavar="LETTER", help="list only claims of this family, such as C")
     listing.add_argument("-v", "--verbose", action="store_true", help="also print each claim's source and measure")

@@ -42,7 +42,7 @@ def add_parsers(commands) -> None:
         compare,
     )
     comparing.add_argument("before", metavar="A", help=f"the reference: {SIDE_HELP}")
-    comparing.add_argument("after", metavar="B", help="the side to test for drift, which can be anything that A can be")
+    comparing.add_argument("after", metavar="B", help="the side to test for drift; it takes the same forms as A")
     comparing.add_argument(
         "--fail-on", choices=("worse",), help="for files of verdicts: exit with 1 if a verdict got worse"
     )

@@ -58,7 +58,7 @@ def add_parsers(commands) -> None:
         "--watched",
         type=path,
         metavar="PATH",
-        help="with --output or --digests: fail unless files are read from this path, which a pipeline watches",
+        help="with --output or --digests: fail unless the files are read from this path, which a pipeline watches",
     )
     add_run_options(fetching, [name for name in ROW_OPTIONS if name != "task_file"])
 

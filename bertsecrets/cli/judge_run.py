@@ -29,8 +29,8 @@ def add_selection(parser: argparse.ArgumentParser, names: Collection[str] = JUDG
         "--task",
         action="append",
         help="judge claims that involve this task or the bare encoder; repeatable. `all` stands for claims about the "
-        "bare encoder and claims about several tasks together. By default, the tasks in --task-file are judged or, "
-        "without it, all tasks with data",
+        "bare encoder and claims about several tasks together (default: the tasks in --task-file; without --task-file, "
+        "all tasks with data)",
     )
     parser.add_argument(
         "--claim",

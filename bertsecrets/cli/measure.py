@@ -127,10 +127,9 @@ def _run(
     if not (options.json or options.save):
         print(json.dumps(finite(measurement.as_json()), indent=1))
         return
-    stored = " (stored)" if measurement.reused else ""
-    print(
-        f"{options.json or options.save}: {measure.name} of {about}, {counted(measurement.examples, 'example')}{stored}"
-    )
+    reused = " (reused from the store)" if measurement.reused else ""
+    what = f"{measure.name} of {about}, {counted(measurement.examples, 'example')}{reused}"
+    print(f"wrote {options.json or options.save}: {what}")
 
 
 def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", options: argparse.Namespace) -> None:
@@ -159,7 +158,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     for text in options.option:
         name, equals, value = text.partition("=")
         if not name or not equals:
-            raise UserError(f"--option {text!r} is not of the form NAME=VALUE")
+            raise UserError(f"--option {text!r} must have the form NAME=VALUE")
         name = name.replace("-", "_")
         if name in given:
             raise UserError(f"option {name} is given twice: give it once")

@@ -48,7 +48,7 @@ def add_parsers(commands) -> None:
         "--gpus",
         type=float,
         metavar="N",
-        help="with --ray: GPUs per job, possibly a fraction (default: 1 if --device is a GPU)",
+        help="with --ray: GPUs per job, possibly fractional (default: 1 if --device is a GPU)",
     )
     add_outputs(run_parser)
 

@@ -53,8 +53,7 @@ def add_parsers(commands) -> None:
         "--measurements",
         type=path,
         metavar="DIR",
-        help="measure nothing, and judge the measurements in this folder, which `measure`, `report` or `run` wrote "
-        "with --save",
+        help="judge the measurements that `measure`, `report` or `run` saved in DIR with --save; measure nothing",
     )
     only = "with --measurements: use only measurements with this {} and, if --task is given, on this task; repeatable"
     saved.add_argument(
@@ -71,9 +70,9 @@ def report(options: argparse.Namespace) -> int:
     models: list[str | None] = [*named.values()] or [None]
     if len(models) > 1:
         for_one = [*sorted({*OUTPUT_FILES} - {"html"}), "checkpoint", "baseline", "save"]
-        refuse(options, for_one, "is for a single --model")
+        refuse(options, for_one, "can be used only with a single --model")
     if options.checkpoint is not None:
-        refuse(options, ["save"], "has no effect on --checkpoint")
+        refuse(options, ["save"], "has no effect with --checkpoint")
     # Open all models before measuring anything.
     opened = [_opened(argparse.Namespace(**vars(options), model=model)) for model in models]
     return conclude(options, opened, baseline)
@@ -103,8 +102,9 @@ def _drop_slow_claims(run: "JudgedRun", options: RunOptions) -> None:
     ids = ", ".join(dict.fromkeys(case.claim.id for case in slow))
     run.asked = [case for case in run.asked if case not in slow]
     print(
-        f"{counted(len(slow), 'claim')} left out to save time ({ids}), because they disable or prune many heads "
-        f"and layers: use --grid-limit {options.limit} to include them, or --claim G to judge the claims of family G"
+        f"{counted(len(slow), 'claim')} left out to save time ({ids}), because they require disabling or "
+        f"pruning many heads and layers: use --grid-limit {options.limit} to include them, or --claim G to judge the "
+        "claims of family G"
     )
 
 
@@ -113,7 +113,7 @@ def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[st
     from bertsecrets.judging import JudgedRun
     from bertsecrets.store.records import SavedFolder
 
-    refuse(options, (*MEASURING_OPTIONS, "checkpoint"), "has no effect on --measurements")
+    refuse(options, (*MEASURING_OPTIONS, "checkpoint"), "has no effect with --measurements")
     given = RunOptions.from_namespace(options)
     saved = SavedFolder.read(options.measurements)
     if options.init or options.seed:

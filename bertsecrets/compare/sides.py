@@ -130,7 +130,7 @@ class Part(Section):
     def _sound_errors(self) -> "Part":
         for name, error in self.errors.items():
             if name not in self.quantities or error.shape != self.quantities[name].mean.shape or (error < 0).any():
-                raise ValueError(f"the errors of {name} contain a negative number or do not have the shape of its mean")
+                raise ValueError(f"the errors of {name} contain a negative number or differ in shape from its mean")
         return self
 
     @property

@@ -139,7 +139,7 @@ def left_out_line(cases: Sequence[Case]) -> str:
         return ""
     names = ", ".join(map(str, cases))
     return (
-        f"{counted(len(cases), 'claim')} left out ({names}), because measurements are missing on tasks that are not "
+        f"{counted(len(cases), 'claim')} left out ({names}), because they need measurements on tasks that are not "
         "selected: to judge these claims, select all of their tasks"
     )
 
@@ -178,7 +178,7 @@ def carry_out(session: Session, planned: Plan, outcomes: Generator[JobResult]) -
         for number, outcome in enumerate(outcomes, start=1):
             subject = outcome.request.subject
             result = f"failed: {outcome.error}" if outcome.error else f"{outcome.seconds:.0f} s"
-            result = result if outcome.error or outcome.made else "was stored"
+            result = result if outcome.error or outcome.made else "already stored"
             log.info(f"{number} of {len(planned)}: {outcome.request}, {result}{time_left(began, number, len(planned))}")
             session.measurements.note(outcome.request, outcome.error, made=outcome.made)
             if outcome.error is None or isinstance(outcome.error, NotApplicableError):

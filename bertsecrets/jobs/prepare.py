@@ -146,7 +146,7 @@ class PlannedRunner(Runner):
             line += f" with {counted(len(seeds), 'seed')}: {counted(len(left), 'job')} to run"
         if trainings := sum(job.measure is None for job in left):
             precision = session.settings.finetune.precision
-            line += f", including {counted(trainings, 'checkpoint')} to train in {precision}"
+            line += f", including {counted(trainings, 'training')} in {precision}"
         return line
 
     def tell(self, verdict: Verdict) -> None:

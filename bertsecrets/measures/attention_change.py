@@ -106,7 +106,7 @@ class AttentionChange(AttentionMeasure):
         if measurement.subject.initialisation != "pretrained" or cosine >= UNRELATED_COSINE:
             return []
         name = measurement.subject.model
-        return [f"probably not trained from {name}: the mean cosine of their weight matrices is {cosine:.2f}"]
+        return [f"probably not fine-tuned from {name}: the mean cosine of the models' weight matrices is {cosine:.2f}"]
 
     def beside_paper(self, seeds: Repeats) -> Iterator[Figure]:
         padded_to = seeds.first.options.get("padded_to")

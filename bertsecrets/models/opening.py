@@ -285,8 +285,8 @@ def check_base(folder: Path, task: Task, base: ModelRef) -> None:
     """Check that a checkpoint has the same architecture and size as its supposed base model."""
     if problem := size_difference(open_checkpoint_config(folder, task), open_config(base)):
         raise UserError(
-            f"checkpoint {folder} was not trained from {base.name}, because {problem}: use --model to name the model "
-            "that it was trained from"
+            f"checkpoint {folder} was not fine-tuned from {base.name} ({problem}): use the option `model` to name the "
+            "model that it was fine-tuned from"
         )
 
 
@@ -308,7 +308,7 @@ def _checkpoint_tokenizer(ref: ModelRef, base: ModelRef | None, config: Any) -> 
     if own.get_vocab() != of_base.get_vocab():
         raise UserError(
             f"checkpoint {ref.path} has a different vocabulary ({len(own)} entries) from {base.name} "
-            f"({len(of_base)} entries): use the option `model` to name the model that it was trained from"
+            f"({len(of_base)} entries): use the option `model` to name the model that it was fine-tuned from"
         )
     return own
 
@@ -319,7 +319,8 @@ def check_embeddings(model: str, config: Any, base: ModelRef, tokenizer: Any) ->
     if own is not None and own != known and not 0 <= own - len(tokenizer) < UNUSED_EMBEDDINGS:
         raise UserError(
             f"{model} has embeddings for {own} tokens, but the tokenizer of {base.name} has {len(tokenizer)} tokens: "
-            "save the model with its own tokenizer, or name the model that it was trained from with the option `model`"
+            "save the model with its own tokenizer, or use the option `model` to name the model that it was fine-tuned "
+            "from"
         )
 
 

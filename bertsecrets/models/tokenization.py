@@ -23,7 +23,7 @@ def match_tokenizer(tokenizer: Any, config: Any, path: str) -> None:
     if isinstance(size, int) and largest >= size:
         raise UserError(
             f"{path} has embeddings for {size} tokens, but the vocabulary of its tokenizer has {len(tokenizer)} "
-            "tokens: use the tokenizer and the config.json of the model that it was trained from"
+            "tokens: use the tokenizer and the config.json that belong to these weights"
         )
     _ask_for_segments(tokenizer, getattr(config, "type_vocab_size", SEGMENTS.get(config.model_type)))
     if not _generates(config.model_type):

@@ -218,7 +218,7 @@ def change_findings(changes: Changes) -> Findings:
         tables=[table for table in tables if table.rows],
         lines=[
             *(["the runs differ in other ways too, which may explain the changes"] if facts and counts_text else []),
-            *([f"changed only because a rule or definition did: {', '.join(redefined)}"] if redefined else []),
+            *([f"changed only because a rule or definition changed: {', '.join(redefined)}"] if redefined else []),
         ],
     )
 

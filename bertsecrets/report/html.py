@@ -187,7 +187,7 @@ def measurement_part(measurement: Measurement) -> str:
     return _render(
         "notebook.html",
         name=measurement.measure,
-        about=f"of {measurement.subject}{' (stored)' if measurement.reused else ''}",
+        about=f"of {measurement.subject}{' (reused from the store)' if measurement.reused else ''}",
         header=("value", ""),
         rows=[("examples", measurement.examples), *_scalars(measurement)],
         notes=[f"{facts.data}{_unofficial(measurement)}; {device}; {facts.seconds} s"],

@@ -24,7 +24,7 @@ OUTCOMES: dict[str, Look] = {  # in report order; the last is for claims that co
         "green",
         ("#d9eeea", "#123f39"),
         ("#0a574d", "#93ddcf"),
-        "The claimed order or equality holds for this model and its training procedure, not just for one run.",
+        "The data show the claimed order or equality for this model and training procedure, not just for one run.",
     ),
     "compatible": Look(
         "≈",

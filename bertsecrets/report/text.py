@@ -316,7 +316,7 @@ def _multiple_testing_lines(result: TogetherData) -> Iterator[str]:
     if result.judged < 2:  # nothing to correct for
         return
     alarms = format_number(result.false_alarms)
-    line = f"if every claim held exactly at its limit, up to {alarms} of {result.judged} would deviate by chance"
+    line = f"at most {alarms} of {result.judged} claims are expected to deviate by chance"
     deviations = len(result.surviving) + len(result.not_surviving)
     if deviations:
         remain = "remains" if deviations == 1 else "remain"
@@ -324,7 +324,7 @@ def _multiple_testing_lines(result: TogetherData) -> Iterator[str]:
             f"; {len(result.surviving)} of {counted(deviations, 'deviation')} {remain} after correction "
             f"(false discovery rate {_percent(result.false_discovery_rate)}): {', '.join(result.surviving) or 'none'}"
         )
-    yield line + (f"; not {', '.join(result.not_surviving)}" if result.not_surviving else "")
+    yield line + (f"; these do not: {', '.join(result.not_surviving)}" if result.not_surviving else "")
 
 
 def _percent(share: float) -> str:

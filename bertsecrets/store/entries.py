@@ -217,7 +217,7 @@ def read_own_manifest(folder: Path) -> dict[str, Any]:
 
 def _refused(folder: Path, problem: str) -> UserError:
     return UserError(
-        f"{folder} was modified ({problem}): recreate it, or delete its {MANIFEST} if it was changed on purpose"
+        f"{folder} was modified ({problem}): recreate the folder or, if the change was intended, delete its {MANIFEST}"
     )
 
 

@@ -141,7 +141,7 @@ def _record(line: str, where: str) -> FrameSentence:
     sentence, target, elements = entries
     texts = [sentence, target, *(elements if isinstance(elements, list) else [None])]
     if not elements or not all(isinstance(text, str) and text.strip() for text in texts):
-        raise UserError(f"{where}: an entry is missing, empty or not a text: {form}")
+        raise UserError(f"{where}: an entry is missing, empty or not a string: {form}")
     if len(sentence) > SENTENCE_LIMIT or len(elements) > ELEMENT_LIMIT:
         raise UserError(
             f"{where}: a sentence has {len(sentence)} characters and {len(elements)} core elements, "

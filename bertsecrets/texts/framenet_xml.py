@@ -100,7 +100,9 @@ def _annotations(sentence: ElementTree.Element, frame: str) -> Iterator[Annotati
         elements = list(_spans(annotated, "FE", "1"))
         for start, end in (*targets, *(place for _, place in elements)):
             if not 0 <= start < end <= len(text):
-                raise ValueError(f"a label at characters {start} to {end - 1} of a sentence of {len(text)}")
+                raise ValueError(
+                    f"a label spans characters {start} to {end - 1} of a sentence with {len(text)} characters"
+                )
         if targets:
             yield Annotation(text, frame, tuple(sorted(targets)), tuple(elements))
 

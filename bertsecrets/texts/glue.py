@@ -133,7 +133,7 @@ class Split:
         if limit is None or limit >= len(self):
             return self
         if limit < 1:
-            raise UserError(f"a limit of {limit} rows leaves nothing to measure: the limit must be at least 1")
+            raise UserError(f"a limit of rows must be at least 1, not {limit}")
         return self.select(range(limit))
 
 

@@ -92,10 +92,10 @@ class OwnTask(Task):
         what, folded = f"task {name}", task_name_of(name)
         columns = (texts,) if isinstance(texts, str) else tuple(texts)
         if not re.fullmatch("[A-Za-z][A-Za-z0-9_-]{0,59}", name) or folded in map(task_name_of, RESERVED_NAMES):
-            allowed = f"use letters and digits, at most 60, and none of the names {', '.join(RESERVED_NAMES)}"
+            allowed = f"use at most 60 letters, digits, - and _, and none of the names {', '.join(RESERVED_NAMES)}"
             raise UserError(f"{excerpt(name, 60)!r} cannot be the name of your own task: {allowed}")
         if len(columns) not in (1, 2):
-            raise UserError(f"{what} has {len(columns)} columns of texts, but must have one or two")
+            raise UserError(f"{what} has {len(columns)} text columns, but must have one or two")
         if metric not in METRICS:
             raise UserError(f"{what}: unknown metric {excerpt(metric, 60)!r}: {near_matches(metric, METRICS)}")
         given = {"dev": dev} if train is None else {"train": train, "dev": dev}
@@ -248,7 +248,7 @@ def _classes(table: _Table, given: Sequence[str] | None, metric: str, what: str)
         raise UserError(f"{what}: labels such as {min(scores)} are scores, which need the metric {REGRESSION_METRIC}")
     different = {float(each) if NUMBER.fullmatch(each) else each.strip() for each in classes}  # 1 and 1.0 are equal
     if len(different) < max(2, len(classes)):
-        raise UserError(f"{what} has the labels {excerpt(classes)}, but needs two or more, each in one spelling")
+        raise UserError(f"{what} has the labels {excerpt(classes)}, but needs two or more, each with only one spelling")
     if metric == "f1" and len(classes) != 2:
         raise UserError(f"{what} has {len(classes)} classes, but the metric f1 needs two: use accuracy instead")
     return classes

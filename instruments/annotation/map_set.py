@@ -102,7 +102,7 @@ class MapSet:
 
     def __post_init__(self) -> None:
         if self.given and len(self.given) != len(self.maps):
-            raise ValueError(f"labels of {len(self.given)} maps for {len(self.maps)} maps")
+            raise ValueError(f"labels are given for {len(self.given)} maps, but the set has {len(self.maps)}")
         object.__setattr__(self, "given", self.given or ((),) * len(self.maps))
 
     def __len__(self) -> int:

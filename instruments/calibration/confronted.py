@@ -56,7 +56,7 @@ SPREADS = {  # measures whose assumed spreads over seeds are checked together
     "spreads of maps": ("attention-change", "special-tokens", "features", "relations", "patterns"),
     "spreads of gains": ("head-ablation", "layer-ablation"),
 }
-OTHER_ENCODERS = "it is what K19 says of BERT-base; other encoders may differ"
+OTHER_ENCODERS = "K19 says it of BERT-base; other encoders may differ"
 ASSUMPTIONS = (
     Assumption(
         "Fine-tuned scores vary over seeds as P20's five seeds do. Standard deviations with random weights: 1.6 points "
@@ -66,28 +66,31 @@ ASSUMPTIONS = (
     ),
     Assumption(
         "Where table 1 has the score of a constant answer, half of the untrained classifiers give one answer to every "
-        "row, others a random mixture, independent of the correct answer; elsewhere they have table 1's score. A "
-        "trained model for which table 1 has the score of a constant answer gives it on nearly, but not exactly, all "
-        "rows; a tenth of the random ones on RTE, a quarter on MRPC, and all frozen ones, give it on all.",
+        "row. The other half give a random mixture that is independent of the correct answer. Elsewhere, untrained "
+        "classifiers have table 1's score. A trained model for which table 1 has the score of a constant answer gives "
+        "this answer on nearly all rows. Some give it on every row: of the models with random weights, a tenth on RTE "
+        "and a quarter on MRPC; of those with a frozen encoder, all on MRPC.",
         "constant answers",
     ),
     Assumption(
-        "Between two seeds, 13% of the answers differ on RTE, and 4 to 8% on other tasks.",
+        "Two seeds give different answers to 13% of the rows on RTE, and to 4 to 8% on other tasks.",
         "answers that differ",
     ),
     Assumption("Disabling a head, or cased tokenization, changes about 1% of the answers.", why_none=NOT_RECORDED),
     Assumption(
-        "Standard deviations over seeds of attention maps: in similarity, .012 per layer (.03 in the last two) and .04 "
-        "per head; in attention, .008 per layer and .025 per head; in attention to [SEP], .008 for a shift of all "
-        "heads below the last two layers; in shares of classes, 2 points, less for rare ones. This is on RTE and "
-        "SST-2; on MRPC and STS-B, 2.5 times as much, elsewhere twice. The layers and heads of figures 5 and 6 vary "
-        "no more than they differ within the task's figure, which shows one run.",
+        "Standard deviations over seeds of attention maps: of similarity, .012 per layer (.03 in the last two) and .04 "
+        "per head; of attention, .008 per layer and .025 per head; of attention to [SEP], .008 for a shift of all "
+        "heads below the last two layers; of shares of classes, 2 points (less for rare classes). These values are for "
+        "RTE and SST-2; they are 2.5 times as large on MRPC and STS-B, and twice as large elsewhere. Over seeds, the "
+        "layers and heads of figures 5 and 6 vary no more than they differ within the task's figure, which shows one "
+        "run.",
         "spreads of maps",
     ),
     Assumption(
-        "Standard deviations over seeds of gains: of a shift of all heads, .5 points on RTE, otherwise .2; of one "
-        "head, .5 on MRPC and STS-B, .4 on SST-2; of a layer, 2 on RTE, 1 on MRPC; otherwise half of the standard "
-        "deviation in figure 8 or 9, and never more than that standard deviation.",
+        "Standard deviations over seeds of gains, in points: of a shift of all heads, .5 on RTE, otherwise .2; of one "
+        "head, .5 on MRPC and STS-B, .4 on SST-2; of a layer, 2 on RTE, 1 on MRPC. On other tasks, the value for a "
+        "head or layer is half of the standard deviation in figure 8 or 9, but at least .2 for a head and .5 for a "
+        "layer. Neither exceeds the standard deviation in its figure.",
         "spreads of gains",
     ),
     Assumption(
@@ -101,31 +104,34 @@ ASSUMPTIONS = (
         why_none=DEFINITION,
     ),
     Assumption(
-        "Figure 9 and figure 8 have one baseline: .882 MRPC, .890 STS-B, .585 RTE, else the median of figure 8.",
+        "Figures 8 and 9 share a baseline: .882 on MRPC, .890 on STS-B, .585 on RTE, elsewhere the median of figure 8.",
         why_none=DEFINITION,
     ),
     Assumption(
-        "P20's accuracy minus table 1's is what cased tokenization costs; on SST-2 nothing.", why_none=DEFINITION
+        "Cased tokenization costs P20's accuracy minus table 1's; on SST-2, it costs nothing.", why_none=DEFINITION
     ),
     Assumption("Fine-tuning changes the shares of figure 2 as it changes P20's.", why_none=DEFINITION),
     Assumption(
-        'In the example sentence, "agitated" gives "he" .6, more than any other token, as K19\'s text says.',
+        'In the example sentence, "agitated" attends to "he" with .6, more than any other token, as K19\'s text says.',
         why_none=OTHER_ENCODERS,
     ),
     Assumption(
-        "[SEP] attention grows by .03 in the last two layers, except on QQP, where the notebook has both maps.",
+        "Attention to [SEP] grows by .03 in the last two layers, except on QQP, for which the notebook has both maps.",
         why_none=OTHER_ENCODERS,
     ),
     Assumption(
-        "The last layer's [CLS] row attends to punctuation .03 more than to the best other kind on STS-B, RTE and "
-        "QNLI, and half as much as to [SEP] elsewhere.",
+        "In the last layer, [CLS] attends to punctuation .03 more than to the best other kind on STS-B, RTE and QNLI; "
+        "elsewhere, it attends to punctuation half as much as to [SEP].",
         why_none=OTHER_ENCODERS,
     ),
     Assumption(
-        "Attention to words, and what it is compared with, is that of the notebook's QQP maps on every task.",
+        "On every task, attention to words, and what it is compared with, is as in the notebook's QQP maps.",
         why_none=OTHER_ENCODERS,
     ),
-    Assumption("Both [SEP]s of a pair get twice what the more attended one gets.", why_none=NOT_RECORDED),
+    Assumption(
+        "The two [SEP] tokens of a pair together get twice the attention of the more attended one.",
+        why_none=NOT_RECORDED,
+    ),
     Assumption(
         "Stripes on tokens other than [CLS] and [SEP] are 8% of the maps: heterogeneous under one reading, vertical "
         "under the other.",
@@ -137,7 +143,7 @@ ASSUMPTIONS = (
         why_none="the errors are drawn from those on record",
     ),
     Assumption(
-        "Answers of a constant classifier and of a fine-tuned model are independent, given the right answer.",
+        "Given the correct answer, the answers of a constant classifier and of a fine-tuned model are independent.",
         why_none=NOT_RECORDED,
     ),
 )

@@ -27,7 +27,7 @@ def add_parsers(commands) -> None:
         "classify maps.npz --json classes.json",
         classify,
     ).add_argument
-    maps = ".npz file with maps [n, L, L], padded with zeros, lengths [n] and boundary [n]"
+    maps = ".npz file with the arrays maps [n, L, L] (padded with zeros), lengths [n] and boundary [n]"
     add("maps", **FILE, help=maps)
     add("--json", **FILE, help="write each map's class and probabilities")
 
@@ -39,12 +39,12 @@ def add_parsers(commands) -> None:
         annotate,
     )
     add = annotating.add_argument
-    add("folder", type=path, metavar="DIR", help="folder of the set of maps; new with --task")
+    add("folder", type=path, metavar="DIR", help="folder of the set of maps; with --task, a new folder")
     add("--task", action="append", help="draw maps on this task; repeatable")
     add("--per-task", **NUMBER, default=128, help="maps per fine-tuned checkpoint (default: 128)")
     pretrained = "maps of the pretrained model per task (default: 32)"
     add("--pretrained-per-task", **NUMBER, default=32, help=pretrained)
-    add("--max-tokens", **NUMBER, default=100, help="skip inputs with over N tokens")
+    add("--max-tokens", **NUMBER, default=100, help="skip inputs with more than N tokens")
     add("--seed", **NUMBER, default=1, help="seed of the draw")
     add = annotating.add_argument_group("page").add_argument
     add("--html", **FILE, help="write a page for labelling the maps")
@@ -93,7 +93,7 @@ def add_parsers(commands) -> None:
     choose("--count", **NUMBER, help="draw only N random maps")
     unsure = "draw only the N maps without readers' labels that are hardest to classify"
     choose("--unsure", **NUMBER, help=unsure)
-    add("--seed", **NUMBER, default=1, help="seed of the maps' order and choice")
+    add("--seed", **NUMBER, default=1, help="seed for choosing and ordering the maps")
 
 
 def classify(options: argparse.Namespace) -> None:
@@ -244,7 +244,7 @@ def outside_reading(text: str) -> tuple[str, Path]:
     """
     name, equals, folder = text.partition("=")
     if not name or not equals or not folder:
-        raise argparse.ArgumentTypeError(f"{text!r}: give NAME=DIR, such as k19=./p20")
+        raise argparse.ArgumentTypeError(f"{text!r} must have the form NAME=DIR, such as k19=./p20")
     return name, path(folder)
 
 

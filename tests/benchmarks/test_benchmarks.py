@@ -239,7 +239,7 @@ def test_a_second_run_reuses_all_stored_results_and_says_so(bench, first):
     )
     for name, info in two.items():
         assert info["reused"]
-        assert "stored" in info["remarks"]
+        assert "measurements reused" in info["remarks"]
         assert info["seconds"] == one[name]["seconds"]  # those of the first run
         assert info["observed"] == one[name]["observed"]
 

@@ -75,7 +75,9 @@ def test_a_variable_gives_an_option_that_somebody_else_has_its_value(run):
     code, output = run(*words, conftest=conftest, BERTSECRETS_LIMIT="few", BERTSECRETS_SEEDS="2")
     assert (code, "BERTSECRETS_LIMIT in the environment: 'few' is not a whole number" in output) == (2, True), output
     code, output = run(*words, conftest=conftest, BERTSECRETS_LIMIT="0", BERTSECRETS_SEEDS="2")
-    assert (code, "BERTSECRETS_LIMIT in the environment: limit 0 leaves no rows" in output) == (2, True), output
+    assert (code, "BERTSECRETS_LIMIT in the environment: limit must be at least 1, not 0" in output) == (2, True), (
+        output
+    )
 
 
 # ---------------------------------------------------------------------- executions by others

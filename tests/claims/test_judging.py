@@ -168,7 +168,7 @@ def test_fewer_than_three_seeds_decide_nothing():
         assert (verdict.outcome, verdict.open) == ("inconclusive", True)
         assert verdict.reason.startswith(f"{count} of the 3 seeds needed")
         assert verdict.brief == f"{count} of 3 seeds"
-        assert verdict.remarks[0] == f"{whose}: the interval covers only the sampling of examples"
+        assert verdict.remarks[0] == f"{whose}: the interval accounts only for the sampling of examples"
         assert verdict.power == ""  # the reason says how many seeds are needed
     assert judged_seeds(above, three, SETTINGS).outcome == "reproduced"
 
@@ -308,7 +308,7 @@ def test_a_verdict_as_data():
         "id": "D9-rte", "claim": "D9", "task": "rte", "published": 60.0, "band": [20.0, None], "observed": 50.0,
         "unit": "points",
     }  # fmt: skip
-    assert data["remarks"] == ["this checkpoint", "limit 2", "unofficial data", "stored"]
+    assert data["remarks"] == ["this checkpoint", "limit 2", "unofficial data", "measurements reused"]
     assert data["verdict"] in ("reproduced", "inconclusive", "deviates")
     assert data["seconds"] == 1.25
 
@@ -617,7 +617,7 @@ def test_a_claim_about_the_score_counts_seeds_with_varied_answers_that_learned_n
     assert verdict.seeds == (1, 2, 3, 4)
     right = [(scores.sample("predicted") == scores.sample("target")).mean() for scores in seeds]
     assert verdict.observed == pytest.approx(100 * np.mean(right))
-    assert "1 counted: seed 2 (has learned nothing" in verdict.reason
+    assert "1 counted nevertheless: seed 2 (has learned nothing" in verdict.reason
 
 
 def test_a_training_that_collapses_fails_and_one_that_mostly_does_decides_nothing():

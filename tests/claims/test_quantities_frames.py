@@ -62,7 +62,7 @@ def test_identity_is_reported_with_the_best_three():
     )
     noisy = verdict("B1-all", paper_like(noise=0.5, sentences=40))
     assert noisy.outcome == "inconclusive"
-    assert "examples would be needed" in noisy.power
+    assert "examples instead of 40 would be needed" in noisy.power
     assert "seeds" not in noisy.power  # nothing is trained
 
 

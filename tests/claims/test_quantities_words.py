@@ -352,5 +352,5 @@ def test_classes_separate_if_cosines_fall_more_between_than_within_classes(cosin
 
 
 def test_scores_are_no_classes(cosines):
-    with pytest.raises(NotApplicableError, match="scores instead of classes"):
+    with pytest.raises(NotApplicableError, match="regression task, so it has no classes"):
         read("class-separation-growth", vectors(cosines), vectors(cosines))

@@ -160,7 +160,7 @@ def test_few_seeds_on_the_papers_examples_have_no_interval():
         == "1 seed on the paper's own examples: the interval is a point, since seed variance is unknown"
     )
     assert limited.interval[0] < limited.interval[1]
-    assert limited.remarks[0] == "1 seed: the interval covers only the sampling of examples"
+    assert limited.remarks[0] == "1 seed: the interval accounts only for the sampling of examples"
 
 
 def test_a_compatible_figure_says_how_large_a_difference_would_not_have_been_noticed():

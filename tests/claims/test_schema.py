@@ -149,8 +149,8 @@ def test_an_unknown_claim_is_reported_with_similar_ones(wrong, like):
         (GOOD.replace("measure: attention-change", "measure: attention"), 2, "unknown measure 'attention'"),
         (GOOD.replace("last-two-layers", "last-two"), 2, "unknown quantity 'last-two'"),
         (GOOD.replace("published: -0.2", "published: high"), 8, "tasks.rte.published: "),
-        (GOOD.replace("published: -0.2", "seed_std: 1"), 8, "seed_std needs its seed_source"),
-        (GOOD.replace("published: -0.2", "doubt: 1"), 8, "doubt needs its doubt_source"),
+        (GOOD.replace("published: -0.2", "seed_std: 1"), 8, "seed_std needs a source: name it in seed_source"),
+        (GOOD.replace("published: -0.2", "doubt: 1"), 8, "doubt needs a source: name it in doubt_source"),
         (GOOD.replace("kind: below", "kind: around").replace("published: -0.2", ""), 2, "needs a published figure"),
         (GOOD + "  over_tasks: all\n", 2, "over_tasks can be used only with an order on several tasks"),
         (GOOD.replace("  expect: {kind: below}\n", ""), 2, "expect: Field required"),
@@ -170,7 +170,7 @@ def test_an_unknown_claim_is_reported_with_similar_ones(wrong, like):
         (
             GOOD + "  known: [{model: m, task: rte, evidence: seen in ten runs, version: 2}]\n",
             2,
-            "an outcome has version 2, but its claim has version 1",
+            "`known` has an outcome for version 2, but the claim's version is only 1: correct one of the two",
         ),
         (GOOD + "  needs_shape: [12, 12]\n  relative: C9\n", 2, "C1: relative: unknown claim 'C9'"),
         (

@@ -26,7 +26,7 @@ def test_a_run_first_shows_claims_jobs_checkpoints_precision_and_shape(capsys, s
     first, *lines = said(capsys, *arguments, "--seeds", 2)
     assert first == (
         f"bertsecrets: 2 claims to judge on {tiny_bert} (3 layers x 4 heads) with 2 seeds: 8 jobs to run, including "
-        "2 checkpoints to train in float32"
+        "2 trainings in float32"
     )
     assert sum(line.startswith("bertsecrets: 1 of 2 claims: ") for line in lines) == 1
     assert lines[-1].startswith("bertsecrets: 2 of 2 claims: ")

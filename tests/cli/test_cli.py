@@ -55,7 +55,8 @@ def test_a_checkpoint_needs_no_model_unless_it_is_compared(capsys, shared, tmp_p
         assert json.loads(out)["examples"] == 24
     written = ["--checkpoint", tmp_path / "mine", "--json", tmp_path / "s.json"]
     out = run(capsys, "measure", "scores", "--task", "rte", *options, *written)
-    assert out == f"{tmp_path / 's.json'}: scores of {tmp_path / 'mine'}, 24 examples (stored)\n"
+    about = f"scores of {tmp_path / 'mine'}, 24 examples (reused from the store)"
+    assert out == f"wrote {tmp_path / 's.json'}: {about}\n"
 
 
 @pytest.mark.slow

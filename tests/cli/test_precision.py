@@ -32,7 +32,7 @@ def test_auto_is_bfloat16_if_the_device_supports_it_natively(native, here, resol
 
 def test_bfloat16_without_native_support_warns_that_it_is_slow(native, tmp_path, tiny_glue, tiny_bert):
     native(False)
-    message = "^this cpu has no bfloat16 instructions, so training in bfloat16 is slower .*auto or float32"
+    message = "^this cpu device has no bfloat16 instructions, so training in bfloat16 is slower .*auto or float32"
     with pytest.warns(SlowPrecisionWarning, match=message) as told_once:
         trained = manifest(tmp_path, tiny_glue, tiny_bert, precision="bfloat16")["training"]
     assert trained["precision"] == "bfloat16"

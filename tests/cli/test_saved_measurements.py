@@ -44,7 +44,7 @@ def test_each_claim_is_judged_on_the_seeds_saved_for_it(capsys, shelf, tmp_path,
 @pytest.mark.parametrize("option", [("--device", "cpu"), ("--grid-limit", 0)])
 def test_measuring_options_are_refused_for_saved_measurements(capsys, shelf, option):
     line = told(capsys, "report", "--model", "m", "--measurements", shelf, *option)
-    assert f"{option[0]} has no effect on --measurements" in line
+    assert f"{option[0]} has no effect with --measurements" in line
 
 
 def test_classes_in_another_order_fail_the_run_with_their_reason(capsys, tmp_path):

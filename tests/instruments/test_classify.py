@@ -99,4 +99,4 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path, capsys, harm):
 def test_a_file_that_is_not_an_archive_is_refused_in_one_line(tmp_path, capsys, content):
     if content is not None:
         (tmp_path / "m.npz").write_bytes(content)
-    assert "give an .npz file with maps" in told(capsys, *CALL, tmp_path / "m.npz")
+    assert "give an .npz file with the arrays maps" in told(capsys, *CALL, tmp_path / "m.npz")

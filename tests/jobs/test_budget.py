@@ -65,7 +65,7 @@ def test_saved_measurements_have_the_same_interim_analyses_and_no_budget(capsys,
     verdict = judged(capsys, tmp_path, "report", *options)["E1-rte"]
     assert verdict["remarks"][0].startswith("after 3 seeds ")
     assert len(verdict["seeds"]) == 3
-    assert "--budget has no effect on --measurements" in told(capsys, "report", *options, "--budget", "1h")
+    assert "--budget has no effect with --measurements" in told(capsys, "report", *options, "--budget", "1h")
 
 
 def test_a_seed_is_stored_if_everything_that_the_claims_need_is_stored(session):

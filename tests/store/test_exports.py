@@ -37,7 +37,7 @@ def test_an_export_with_any_changed_byte_is_refused_with_advice(exported, file):
                 opened()
             line = str(refused.value)
             assert line.startswith(f"{exported} was modified (")
-            assert line.endswith("): recreate it, or delete its manifest.json if it was changed on purpose")
+            assert line.endswith("): recreate the folder or, if the change was intended, delete its manifest.json")
             assert {"manifest.json": "manifest"}.get(file, f"{file} has changed") in line
             assert "\n" not in line
 
@@ -57,7 +57,10 @@ def test_manifests_of_other_tools_are_ignored(own_bert, manifest):
 def test_an_unreadable_manifest_is_refused(own_bert, content):
     (own_bert / "manifest.json").write_bytes(content)
     for read in (checked_manifest, read_own_manifest):
-        with pytest.raises(UserError, match=r"manifest\.json is not .*: recreate it, or delete its manifest\.json"):
+        with pytest.raises(
+            UserError,
+            match=r"manifest\.json is not .*: recreate the folder or, if the change was intended, delete",
+        ):
             read(own_bert)
     (own_bert / "manifest.json").unlink()
     (own_bert / "manifest.json").mkdir()

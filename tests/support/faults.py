@@ -36,7 +36,7 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 # Fields that differ between runs, including digests of files that contain them; the remark that a result was stored.
 TIMES = ("seconds", "training_seconds", "measuring_seconds", "made", "first", "last", "times")
-PASSING, STORED = (*TIMES, "reused", "files", "sha256"), "stored"
+PASSING, STORED = (*TIMES, "reused", "files", "sha256"), "measurements reused"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 
@@ -220,7 +220,8 @@ def content(path: Path) -> Any:
         with np.load(path) as arrays:
             return {name: (str(a.dtype), a.shape, hashlib.sha256(a).hexdigest()) for name, a in arrays.items()}
     if path.suffix == ".html":
-        data = re.sub(rb"[\d.]+( s</small>|</td></tr>)|(; )?stored|<time.*?</time>", rb"\1", data)  # seconds and date
+        seconds_and_date = rb"[\d.]+( s</small>|</td></tr>)|(; )?measurements reused|<time.*?</time>"
+        data = re.sub(seconds_and_date, rb"\1", data)
     return hashlib.sha256(data).hexdigest()
 
 

@@ -114,7 +114,7 @@ def test_a_folder_as_nltk_unpacks_it_is_the_same(corpus, tmp_path):
         ("frame/Humming.xml", FRAME.replace("<FE ", "<a>" * 100_000 + "<FE ", 1), "Humming.xml is damaged"),
         ("lu/lu10.xml", unit(GOOD.replace("Ann &amp; Bo were softly humming .", "")), "a sentence without words"),
         ("lu/lu10.xml", unit(GOOD.replace("text>", "texts>")), "no <text>"),
-        ("lu/lu10.xml", unit(GOOD.replace('end="27"', 'end="2700"')), "a label at characters 21 to 2700"),
+        ("lu/lu10.xml", unit(GOOD.replace('end="27"', 'end="2700"')), "a label spans characters 21 to 2700"),
     ],
     ids=lambda text: text[:20],
 )

@@ -170,7 +170,7 @@ def test_head_takes_the_first_rows_in_file_order():
     assert (head.sentence1, head.sentence2, len(head.labels)) == (["s0", "s1"], ["s4", "s3"], 2)
     assert some_split().head(None) == some_split().head(5) == some_split().head(99) == some_split()
     for limit in (0, -3):
-        with pytest.raises(UserError, match="the limit must be at least 1"):
+        with pytest.raises(UserError, match=f"a limit of rows must be at least 1, not {limit}"):
             some_split().head(limit)
 
 

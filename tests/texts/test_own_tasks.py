@@ -81,7 +81,7 @@ def test_classes_of_a_dataset_keep_their_order():
         ({"dev": "rows.json"}, "^rows.json is neither CSV nor TSV"),
         # Columns
         ({"texts": "text"}, "^task complaints, dev must have one column 'text': its columns are"),
-        ({"texts": ("a", "b", "y")}, "^task complaints has 3 columns of texts, but must have one or two"),
+        ({"texts": ("a", "b", "y")}, "^task complaints has 3 text columns, but must have one or two"),
         ({"dev": pd.concat([FRAME, FRAME["a"]], axis=1)}, "must have one column 'a': its columns are"),
         ({"dev": FRAME[:0]}, "^task complaints, dev has no rows"),
         ({"dev": ROWS | {"b": ["x"]}}, "dev has no rows, or its columns differ in length: .*1"),
@@ -108,7 +108,7 @@ def test_classes_of_a_dataset_keep_their_order():
         ({"dev": FRAME.assign(y=[1, 0.5, 2, 1])}, "^task complaints: labels such as 0.5 are scores, which need"),
         (
             {"dev": FRAME.assign(y="no")},
-            "^task complaints has the labels \\('no',\\), but needs two or more, each in one",
+            "^task complaints has the labels \\('no',\\), but needs two or more, each with only one",
         ),
         ({"dev": ROWS | {"y": ["yes", "yes ", "no", "no"]}}, "has the labels \\('no', 'yes', 'yes '\\), but needs two"),
         ({"train": ROWS | {"y": ["1", "1.0", "0", "1"]}}, "has the labels .*, but needs two or more"),
@@ -120,7 +120,10 @@ def test_classes_of_a_dataset_keep_their_order():
         ({"dev": ROWS | {"y": [1, 1, 1, 1 + 1e-9]}, "metric": "pearson"}, "dev: every label is about 1.0: add"),
         # Names
         ({"name": 3}, "^name must be text, not 3"),
-        ({"name": "my task"}, "^'my task' cannot be the name of your own task: use letters and digits"),
+        (
+            {"name": "my task"},
+            "^'my task' cannot be the name of your own task: use at most 60 letters, digits, - and _",
+        ),
         *(
             ({"name": name}, "cannot be the name of your own task")
             for name in ("RTE", "skip", "or", "1a", "x" * 61, "From_SEP")

@@ -50,7 +50,7 @@ def test_the_same_rows_are_drawn_everywhere():
 def test_all_rows_are_the_split_itself_and_none_are_refused():
     split = numbered(4)
     assert draw_rows(split, None) is draw_rows(split, 4) is draw_rows(split, 9) is split
-    with pytest.raises(UserError, match="a limit of 0 rows leaves nothing to measure"):
+    with pytest.raises(UserError, match="a limit of rows must be at least 1, not 0"):
         draw_rows(split, 0)
 
 

@@ -184,7 +184,7 @@ def without_changed_answers(ablation: Measurement) -> Estimand:
     if TASKS[ablation.subject.task].regression:
         raise NotApplicableError("the answers are numbers, which change slightly when any head is disabled")
     changed = (ablation.sample("predicted") != ablation.sample("baseline_predicted")).astype(np.float64).T
-    note = f"a head changes {changed.sum(0).mean():.1f} of {len(changed)} answers on average"
+    note = f"disabling a head changes {changed.sum(0).mean():.1f} of {len(changed)} answers on average"
     limited = "heads that change no answer can be counted only on the whole validation set"
     unmet = limited if ablation.provenance.limits.get("limit") else ""
     return Estimand.from_block(changed, lambda mean: 100 * (mean == 0).mean(-1), note, sampled=False, unmet=unmet)

@@ -139,7 +139,7 @@ def class_separation(after: Measurement, before: Measurement) -> Estimand:
     """
     block, same = _pairs(after, before)
     if np.isnan(same).any():
-        raise NotApplicableError("the task has scores instead of classes")
+        raise NotApplicableError("the task is a regression task, so it has no classes")
     layers = block.shape[1] // 2
     growth = block[:, layers - 1] - block[:, -1]
     by_class = np.stack([np.where(same == 1, growth, np.nan), np.where(same == 0, growth, np.nan)], axis=1)

@@ -80,7 +80,7 @@ def _of_special(special: Measurement, statistic: Callable[[np.ndarray], Number])
     """Compute a statistic from each head's attention to [CLS] and [SEP] together; a missing token counts as 0."""
     kinds = [flat(special, kind) for kind in ("cls", "sep_sum") if not np.isnan(special.value(kind)).all()]
     if not kinds:
-        raise NotApplicableError("the model has no [CLS] and no [SEP]")
+        raise NotApplicableError("the model has neither [CLS] nor [SEP]")
     layers = np.sum(kinds, axis=0).reshape(len(kinds[0]), *np.shape(special.value("cls"))).mean(2)
     note = "from layer 1: " + ", ".join(f"{weight:.2f}" for weight in layers.mean(0))
     return Estimand.from_block(np.sum(kinds, axis=0), statistic, note, clusters=clusters_of(special))
@@ -139,7 +139,7 @@ def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
     A map is striped if it is classified as vertical or vertical-diagonal with the reading `stripes`.
     """
     if np.isnan(special.value("brightest")).all():
-        raise NotApplicableError("the model has no [CLS] and no [SEP]")
+        raise NotApplicableError("the model has neither [CLS] nor [SEP]")
     striped = _striped(patterns)
     block = np.stack([(striped * flat(special, "brightest")).mean(1), striped.mean(1)], axis=1)
     note = f"{100 * block[:, 1].mean():.0f} % of all maps have a stripe"

@@ -142,7 +142,7 @@ async function describe() {
   const captions = {
     before: `Pretrained: ${where}`,
     after: `Fine-tuned: ${where}`,
-    targets: `Where its attention goes: bars are the mean over ${inputs}, ticks this example`,
+    targets: `Where its attention goes: bars show the mean over ${inputs}, ticks show this example`,
     heads: `All heads: similarity of maps before and after fine-tuning, mean over ${inputs}`,
   };
   const figures = Object.fromEntries(all(".viewer .chart").map((place) => [place.dataset.view, place.closest("figure")]));
