@@ -131,7 +131,7 @@ def _judge(case: Case, by_seed: Sequence[OfSeed], settings: JudgeParams, checkpo
             outcome, cause = "inconclusive", Grounds.EXISTENCE(now=cause)
     if outcome == "deviates" and cause.grounds.deviation == TOO_SMALL and any(each.provenance.limits for each in every):
         outcome, cause, against = "inconclusive", Grounds.LIMITED_ROWS(now=cause), None
-    testable = cause.grounds != Grounds.AT_LIMIT  # at the limit, more seeds would be equal, too
+    testable = cause.grounds != Grounds.AT_LIMIT  # at the limit, further seeds would be equal, too
     undecided = outcome == "inconclusive" or (evidence.early < 1 and outcome in PASSES)
     return Verdict.because(
         case,

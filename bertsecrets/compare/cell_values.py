@@ -100,7 +100,7 @@ def _scores(measurement: Measurement) -> Iterator[CellValues]:
 
 
 def _step(measurement: Measurement, block: np.ndarray) -> float:
-    """Return how much the score changes, in points, when a single answer changes. Return 0 for a regression task."""
+    """Return by how many points the score changes if a single prediction changes. Return 0 for a regression task."""
     return 0.0 if TASKS[measurement.subject.task].regression else 100 / len(block)
 
 

@@ -53,7 +53,7 @@ def in_sequence(after: Callable[[int], Verdict], most: int) -> Verdict:
 
 
 def of_fixed_number(after: Callable[[int], Verdict], wanted: int) -> Verdict:
-    """Return the verdict for a fixed number of seeds, replacing seeds that learned nothing, unless none learned."""
+    """Return the verdict for a fixed number of seeds, replacing seeds that learned nothing, unless all did."""
     measured = wanted
     while until_replaced(after(measured), wanted, measured).open:
         measured += 1
@@ -70,7 +70,7 @@ def simulated_seeds(case: Case, model: SimulatedModel, seeds: int) -> Sequence[M
     by_seed = measure_case(model, case, MODEL, range(1, min(seeds, most_seeds(case)) + 1))
     if model.world.collapsed:
         return by_seed
-    # a truth without an effect implies nothing about the scores
+    # even without an effect on the quantity, the scores may be good
     return [{name: needed for name, needed in by_need.items() if name != STATE} for by_need in by_seed]
 
 

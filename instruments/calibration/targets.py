@@ -40,7 +40,8 @@ def deciding(case: Case) -> float:
 
 
 def least(case: Case) -> float:
-    """Return the smallest value for which an order must not deviate, the deciding value or half the published value."""
+    """Return the stricter of the deciding value and half the published value. If it is reached, an order must not
+    deviate."""
     expect = case.claim.expect
     assert isinstance(expect, Order)
     return expect.sign * max(expect.threshold(case), expect.half_of_published(case))
