@@ -155,7 +155,7 @@ def _judge(case: Case, by_seed: Sequence[OfSeed], settings: JudgeParams, checkpo
 def _evidence(
     case: Case, estimands: Sequence[Estimand], measurements: Sequence[Measurement], settings: JudgeParams, alone: bool
 ) -> Evidence:
-    """Return the evidence on a case, with levels for this number of seeds. If `alone`, judge a single checkpoint."""
+    """Return the evidence on a case, with levels for this number of seeds. With `alone`, judge a single checkpoint."""
     figure = case.claim.expect if isinstance(case.claim.expect, Figure) else None
     observed = estimate(
         estimands,
@@ -296,7 +296,7 @@ def _seed(needed: OfSeed) -> int:
 
 
 def _notes(by_seed: Sequence[OfSeed], estimands: Sequence[Estimand], *, slow: bool) -> list[str]:
-    """Return the notes of the estimands, listed by seed if they differ. If `slow`, also compute and add slow notes."""
+    """Return the notes of the estimands, listed by seed if they differ. With `slow`, also compute and add slow notes."""
     notes = []
     for estimand in estimands:
         more = [estimand.slow_note()] if slow and estimand.slow_note else []

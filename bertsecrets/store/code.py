@@ -132,7 +132,7 @@ def digest_of_classes(classes: Iterable[type]) -> str | None:
 
 
 def undescribed(modules: Iterable[str]) -> str | None:
-    """Return a phrase about the first of these modules and their imports that uses values from outside its file, or None."""
+    """Return a phrase about one of these modules or their imports that uses values from outside its file, or None."""
     reached = {name: source for module in modules for name, source in _reached(module).items()}
     return next((f"{name} uses {source.outside}" for name, source in reached.items() if source.outside), None)
 

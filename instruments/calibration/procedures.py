@@ -1,4 +1,4 @@
-"""Procedures, which define how many seeds of a simulated model the judge sees, and the resulting verdicts."""
+"""Procedures and their verdicts. A procedure defines how many seeds of a simulated model the judge sees."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -112,7 +112,7 @@ def examples_interval(
 
 
 def without_annotated(estimand: Estimand) -> Estimand:
-    """Return the estimand with a constant error of the pattern classifier, the mean over blocks of annotated heads."""
+    """Return the estimand with a constant error of the pattern classifier: its mean over the annotated heads."""
     if not estimand.drawn:
         return estimand
     blocks = zip(estimand.blocks, estimand.drawn, strict=True)

@@ -65,7 +65,7 @@ def _strength(name: str, target: float) -> float:
                 middle = (low + high) / 2
                 low, high = (low, middle) if off(middle) > 0 else (middle, high)
             nearest = min((high, low), key=lambda strength: abs(off(strength)))
-            # a discontinuous quantity, such as a rank, never equals the threshold: use the truth without any effect
+            # a discontinuous quantity, such as a rank, may never equal the threshold: use the truth without any effect
             return nearest if abs(off(nearest)) <= CLOSE * abs(ends[one] - ends[other]) else 0.0
     return 0.0
 
