@@ -296,7 +296,7 @@ def _seed(needed: OfSeed) -> int:
 
 
 def _notes(by_seed: Sequence[OfSeed], estimands: Sequence[Estimand], *, slow: bool) -> list[str]:
-    """Return the notes of the estimands, listed by seed if they differ. With `slow`, also compute and add slow notes."""
+    """Return the notes of the estimands, listed by seed if they differ. With `slow`, also compute slow notes."""
     notes = []
     for estimand in estimands:
         more = [estimand.slow_note()] if slow and estimand.slow_note else []
