@@ -196,7 +196,7 @@ class MeasurementCache:
         return measure.key(self._run(measure, request, self.judged(measure, request.subject)))
 
     def provenance(self, request: Request) -> Provenance:
-        """Return what is known about the data of a measurement before it is made."""
+        """Return the part of a measurement's provenance that is known before the measurement is made."""
         measure = get_measure(request.measure or "")
         return Provenance(**self._facts(measure, self._run(measure, request, self.judged(measure, request.subject))))
 

@@ -15,9 +15,9 @@ from bertsecrets.types import Precision
 if TYPE_CHECKING:
     import torch
 
-DEVICE_TYPES = ("cpu", "cuda", "mps")  # types of devices that compute, unlike the type `meta`
+DEVICE_TYPES = ("cpu", "cuda", "mps")  # types of devices that can compute, which excludes `meta`
 # Environment variables that change the arithmetic of torch, numpy and their libraries. Variables for the number of
-# threads are excluded, because this number is part of a device's name. Variables for messages are excluded, too.
+# threads are excluded, because this number is part of a device's name. Variables for messages are also excluded.
 ARITHMETIC_VARIABLES = re.compile(
     r"(MKL|ONEDNN|DNNL|OPENBLAS|FBGEMM)_\w+|NPY_(DISABLE|ENABLE)_CPU_FEATURES|CUBLAS_WORKSPACE_CONFIG"
     r"|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|TORCH_(BLAS|LINALG)_PREFER_\w+|TORCH_CUDNN_\w+"

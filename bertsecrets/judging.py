@@ -137,7 +137,7 @@ class Runner(AbstractContextManager["Runner", None]):
         """Report a verdict."""
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Release what the run used."""
+        """Release the run's resources."""
 
 
 class JudgedRun:
@@ -304,8 +304,8 @@ class JudgedRun:
     def fails(self, verdict: Verdict, *, strict: bool = False) -> bool:
         """Return whether a verdict fails the run.
 
-        Only a failing verdict can do so. It does if it is worse than the accepted verdict on its case or, if there is
-        none, if it is unexpected and, unless `strict` is set, on a claim of K19.
+        A failing verdict fails the run if it is worse than the accepted verdict on its case. If no verdict was
+        accepted, it fails the run if it is unexpected. Claims beyond K19 then count only if `strict` is set.
         """
         if verdict.outcome not in FAILURES:
             return False

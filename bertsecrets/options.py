@@ -234,7 +234,7 @@ class RunOptions:
         return cls(**{**{name: value for name, value in configured().items() if name in effective}, **given})
 
     def judging(self, checkpoint: Path | None, tasks: Sequence[str]) -> "RunOptions":
-        """Return a copy of these options that judges a checkpoint on its task, or none if `checkpoint` is None.
+        """Return a copy of these options that judges a checkpoint on its task or, if it is None, no checkpoint.
 
         Raises:
             UserError: If a checkpoint is given without exactly one task, or if an option has no effect on a checkpoint.

@@ -48,7 +48,7 @@ class SavedMeasurements:
         return NotApplicable(Cause(Grounds[cause.grounds], dict(cause.facts)))
 
     def rows_of(self, case: Case) -> dict[str, Any]:
-        """Return no facts: nothing is measured, so the rows need not be known earlier than the verdicts."""
+        """Return no facts: nothing is measured, so the rows need not be known before the verdicts."""
         return {}
 
     def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:

@@ -46,8 +46,8 @@ class Provenance:
     """The data, checkpoint, code and device behind a measurement. The JSON form has the same field names.
 
     `data` is the source of the rows. `limit` and `train_limit` are the numbers of rows that were used, or None if all
-    rows were used. `weights` identifies the measured weights. `made_by` and `checkpoint_made_by` are the code, library
-    versions and device that made the measurement and the checkpoint, respectively.
+    rows were used. `weights` identifies the measured weights. `made_by` is the code, library versions and device that
+    made the measurement, and `checkpoint_made_by` those that made the checkpoint.
     """
 
     data: str | None = None

@@ -15,7 +15,7 @@ from bertsecrets.reading import read_bytes
 
 MEMBER_LIMIT = 64 * 2**20  # bytes per file
 TOTAL_LIMIT = 2 * 2**30  # bytes of an unpacked archive
-GZIP = b"\x1f\x8b"  # with which compressed files begin
+GZIP = b"\x1f\x8b"  # first bytes of compressed files
 
 # Python raises a different error for each kind of damage. RuntimeError means an encrypted zip or unknown compression.
 UNREADABLE = (

@@ -10,7 +10,7 @@ from bertsecrets.errors import from_extra
 from bertsecrets.report.tables import table
 from instruments.specifications import CHOICES, Curve, Specification
 
-# These colours are distinguishable with colour blindness.
+# Colour-blind readers can distinguish these colours.
 COLOURS = {"reproduced": "#4477aa", "compatible": "#66ccee", "deviates": "#ee6677"}
 OTHER_COLOUR = "#888888"
 

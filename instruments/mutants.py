@@ -99,7 +99,7 @@ def sampled(modules: Iterable[str], count: int, seed: int) -> list[Mutant]:
         mutants = mutants_in(module, path.read_text(encoding="utf-8"))
         random.Random(f"{seed} {module}").shuffle(mutants)
         seen: Counter[str] = Counter()
-        turns = []  # how many mutants of the same kind come before each
+        turns = []  # the number of mutants of the same kind before each mutant
         for mutant in mutants:
             turns.append(seen[mutant.kind])
             seen[mutant.kind] += 1

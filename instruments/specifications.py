@@ -1,8 +1,8 @@
-"""Specification curves, which judge a claim under every combination of choices that the paper leaves open.
+"""Specification curves: verdicts on a claim under every combination of choices that the paper leaves open.
 
-K19's text does not specify how maps are cropped, which rows are used and so on. K19's code makes some of these choices.
-`CHOICES` lists each choice with this suite's option and an alternative. `OF_CLAIMS` lists the choices that affect a
-claim's quantity. A claim is robust to these choices if it holds under all combinations.
+For example, K19's text does not specify how maps are cropped or which rows are used. K19's code makes some of these
+choices. `CHOICES` lists each choice with this suite's option and an alternative. `OF_CLAIMS` lists the choices that
+affect a claim's quantity. A claim is robust to these choices if it holds under all combinations.
 """
 
 import itertools

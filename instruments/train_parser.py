@@ -17,7 +17,7 @@ from instruments.treebank import Parsed, read_treebank
 
 NAME = "treebank_small"
 EPOCHS = 10  # half of the sentences are lower-cased, as in SST-2
-HELD_OUT = 0.1  # fraction of test sentences, which are last in file order and therefore from other articles
+HELD_OUT = 0.1  # fraction of test sentences, which come last in file order and therefore from other articles
 WIDTH = 96  # width of the shared token vectors
 BATCH_WORDS = 800
 DROPOUT = 0.15
@@ -109,7 +109,7 @@ def _fit(nlp: Any, train: list[tuple[Any, Any]], epochs: int) -> None:
 
 
 def evaluate(nlp: Any, sentences: Sequence[Parsed]) -> dict[str, Any]:
-    """Return a pipeline's accuracy on annotated sentences, with precision, recall and F of the relations in K19."""
+    """Return a pipeline's accuracy on annotated sentences, with precision, recall and F1 of the relations in K19."""
     from spacy.scorer import PRFScore
 
     examples = [_example(nlp, sentence) for sentence in sentences]

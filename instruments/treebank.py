@@ -52,12 +52,12 @@ class Node:
 
     @property
     def category(self) -> str:
-        """The category of a constituent, which is `NP` for `NP-SBJ-1`."""
+        """The category of a constituent, such as `NP` for `NP-SBJ-1`."""
         return re.split(r"[-=]", self.name)[0] or self.name
 
     @property
     def functions(self) -> set[str]:
-        """The functions of a constituent, which are `{"SBJ"}` for `NP-SBJ-1`."""
+        """The functions of a constituent, such as `{"SBJ"}` for `NP-SBJ-1`."""
         return {part for part in re.split(r"[-=]", self.name)[1:] if not part.isdigit()}
 
 
@@ -144,7 +144,7 @@ def read_trees(text: str) -> Iterator[tuple[Node, list[str]]]:
 
 
 def _role(trace: Node, parent: Node) -> str:
-    """Return the function of the word moved from a trace, which is `SBJ`, `OBJ`, or "" for all other functions."""
+    """Return the function of the word moved from a trace: `SBJ`, `OBJ`, or "" for all other functions."""
     if "SBJ" in trace.functions:
         return "SBJ"
     plain = trace.category == "NP" and parent.category == "VP" and not trace.functions & (ADVERBIAL | {"PRD"})

@@ -28,7 +28,7 @@ Term = Callable[[Hidden], Float[torch.Tensor, "1 heads tokens tokens"]]
 
 
 def is_unmodified(model: Any) -> bool:
-    """Return whether a model is built and runs as its architecture in transformers, without hooks and code of users."""
+    """Return whether a model has only modules of its architecture in transformers, without hooks or patched code."""
     if any(
         module._forward_hooks
         or module._forward_pre_hooks

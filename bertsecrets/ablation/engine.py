@@ -48,8 +48,9 @@ class Engine:
     def open(cls, classifier: OpenModel, device: torch.device | str = "cpu", ablation: Ablation = UNIFORM) -> "Engine":
         """Return the engine for a classifier, after testing it on a probe.
 
-        The fast path is used if it agrees with the general path and the model is unmodified. The runs of other models,
-        whose code may act on few inputs, start at the first layer. Batches use up to half of the free memory.
+        The fast path is used if it agrees with the general path and the model is unmodified. For all other models, runs
+        start at the first layer, because their code may act on only a few inputs. Batches use up to half of the free
+        memory.
         """
         model = classifier.model.to(device)
         known = is_unmodified(model)
@@ -192,7 +193,7 @@ def ablate(
 
 
 def _portions(encoded: Encoded, sets: int, budget: Budget, more: int) -> Iterator[tuple[np.ndarray, slice]]:
-    """Yield examples of equal length with some of the sets. An example needs one state per set, and `more` others."""
+    """Yield examples of equal length with some of the sets. An example needs `sets + more` states."""
     lengths = encoded.lengths
     for length in np.unique(lengths):
         examples = np.flatnonzero(lengths == length)
@@ -239,7 +240,7 @@ def _cover(
 def _general(
     skeleton: Skeleton, sets, ids, segments, *, tokens: int, resume: bool, vectors: list[Vectors] | None = None
 ) -> Float[torch.Tensor, "sets rows outputs"]:
-    """Return the logits, in batches of sets with the same lowest layer, at which runs start if `resume` is True."""
+    """Return the logits, batching sets with the same lowest layer. If `resume` is True, runs start at this layer."""
     layers, rows = len(skeleton.layers), len(ids)
     starts = [lowest_layer(heads, layers) if resume or not heads else 0 for heads in sets]
     entering: dict[int, torch.Tensor] = {}

@@ -82,8 +82,8 @@ class Grid:
 
         Args:
             compute: Function that returns the results for the given sets. Its second argument is a progress callback.
-            progress: Progress callback. Its argument is the number of sets (possibly a fraction) that any process has
-                completed since the last call.
+            progress: Progress callback. Its argument is the number of sets, possibly fractional, completed since the
+                last call by this or another process.
         """
         results: dict[int, np.ndarray] = {}
         with in_use(self.folder):

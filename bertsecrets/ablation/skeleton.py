@@ -58,7 +58,7 @@ class Watch:
         self.disabled, self.change, self.gradients = disabled, change, gradients
 
     def kept_heads(self) -> Bool[torch.Tensor, "rows heads"] | None:
-        """Return a mask of the heads that keep their weights, before attention is computed; None if all heads do."""
+        """Return a mask of the heads that keep their weights (None if all do). Called before attention is computed."""
         self.seen += 1
         return None if self.disabled is None or self.change else ~self.disabled[:, self.layer]
 
@@ -76,7 +76,7 @@ class PositionTermError(Exception):
 
 
 def uniform_where_disabled(module, query, key, value, attention_mask, **kwargs):
-    """Compute the SDPA attention of transformers, with the queries of disabled heads set to zero."""
+    """Call the transformers library's SDPA implementation, with the queries of disabled heads set to zero."""
     watch = _watch.get()
     keep = watch.kept_heads()
     additive = attention_mask is not None and attention_mask.dtype != torch.bool
@@ -109,7 +109,7 @@ class WrittenWeights(TorchFunctionMode):
 
     The output of a softmax over the last dimension is taken to be attention weights if its shape is (rows, heads,
     tokens, tokens). `watch` selects the heads that keep their weights. `watch` may also replace the heads' vectors,
-    which are the next product of the attention weights and another matrix.
+    which are the result of the next product of the weights with a matrix.
     """
 
     def __init__(self, watch: Watch, shape: tuple[int, ...]):
@@ -139,7 +139,7 @@ class WrittenWeights(TorchFunctionMode):
 
 
 def put(context: PerHead, disabled: Bool[torch.Tensor, "rows heads"], vectors: Vectors) -> PerHead:
-    """Return the vectors in `context`, whose rows are repeated for each set, with those of disabled heads replaced."""
+    """Return `context`, whose rows are repeated for each set, with the vectors of disabled heads replaced."""
     rows = vectors.shape[0]
     unchanged, mask = context.unflatten(0, (-1, rows)), disabled.unflatten(0, (-1, rows))
     return torch.where(mask[..., None, None], vectors, unchanged).flatten(0, 1)

@@ -14,7 +14,7 @@ from bertsecrets.formats import ERROR
 KIND_PROPERTY, OUTCOME_PROPERTY = "bertsecrets", "verdict"  # report properties, also written to JUnit XML
 EXIT_CODE_PLUGIN, DRIFT_PLUGIN = "bertsecrets.exit-code", "bertsecrets.drift"
 BENCHMARK, CRASH, OTHER_TEST = "benchmark", "crashed", "foreign"
-ENTERED = pytest.StashKey[bool]()  # in a test's stash once its measurements begin: earlier errors are not of the suite
+ENTERED = pytest.StashKey[bool]()  # set when a test's measurements begin: earlier errors are not the suite's
 # A function of a pytest session and the phases in which each benchmark failed. It returns whether the run fails, and
 # the cases whose test did not end as their verdict requires.
 Weigh = Callable[[pytest.Session, Mapping[str, set[str]]], tuple[bool, list[str]]]
@@ -27,7 +27,7 @@ class BugError(Exception):
 def end_run(config: pytest.Config, error: UserError | KeyboardInterrupt) -> NoReturn:
     """Skip this test, and end the run after it.
 
-    If `error` left a fixture, pytest would not finish the test, which other fixtures rely on.
+    If a fixture raised `error` itself, pytest would not finish the test, but other fixtures rely on this.
     """
     config.pluginmanager.get_plugin(EXIT_CODE_PLUGIN).ending = error  # type: ignore[union-attr]
     pytest.skip(one_line(error) or "interrupted")

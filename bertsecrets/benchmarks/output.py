@@ -36,7 +36,7 @@ class BenchmarkState:
 
     options: RunOptions = field(default_factory=RunOptions)
     verdicts: dict[str, Verdict] = field(default_factory=dict)  # by case; the last execution of a benchmark counts
-    answered: dict[str, bool] = field(default_factory=dict)  # by case that ended in this process: whether it fails
+    answered: dict[str, bool] = field(default_factory=dict)  # whether each case that ended in this process fails
     session: "Session | None" = None
     run: Any = None  # the `JudgedRun`, once it is open
     accepted: "Baseline | None" = None

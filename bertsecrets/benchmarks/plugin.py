@@ -373,7 +373,7 @@ def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, A
 @pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     """Print the verdict table, the report's path, and how to resume an interrupted run."""
-    if not isinstance(terminalreporter, TerminalReporter):  # but one of another plugin
+    if not isinstance(terminalreporter, TerminalReporter):  # but a reporter of another plugin
         terminalreporter = TerminalReporter(config)
     state = state_of(config)
     output.name_in_project(chain.from_iterable(terminalreporter.stats.values()), config)

@@ -40,7 +40,7 @@ Eligibility = Eligible | Skipped | NotApplicable
 
 
 def about_other_architecture(answer: Eligibility) -> TypeGuard[NotApplicable]:
-    """Return whether a case is only about architectures other than the model's. Reports leave out such claims."""
+    """Return whether a case is only about architectures other than the model's. Reports leave out such cases."""
     return isinstance(answer, NotApplicable) and answer.cause.grounds == Grounds.OTHER_ARCHITECTURE
 
 

@@ -21,10 +21,10 @@ from bertsecrets.settings import JudgeParams
 
 FEWEST_SEEDS = 3  # fewer are not enough to estimate the seed variance
 FAR_SEED = 3.0  # standard deviations from the other seeds; a note names a seed that is farther away
-SELECTION_SHARE = 0.1  # of the error rate, spent on finding parts that may be largest (Romano, Shaikh and Wolf 2014)
+SELECTION_SHARE = 0.1  # share of the error rate for finding parts that may be largest (Romano, Shaikh and Wolf 2014)
 SMALLEST_P_VALUE = 1e-6  # neither resampling nor a few seeds can support a smaller one
 MIN_TAIL_DRAWS = 5  # minimum number of draws in a tail; smaller tails are extrapolated as normal
-MANY_DEGREES = 1e6  # degrees of freedom with which Student's t is a normal distribution
+MANY_DEGREES = 1e6  # degrees of freedom for which Student's t is practically normal
 FAR = 1e6  # distance from a limit, in half-widths, if the interval has no width
 ROUNDING = 1e-9  # resamples that differ by less count as equal
 UNSEEN = 0.025  # error rate that gives the standard error of a part whose resamples are all equal
@@ -64,7 +64,7 @@ class Estimate:
         seedless: Whether seeds are irrelevant, because nothing is trained or a single checkpoint is judged.
         within: Range of possible values.
         interaction: Standard deviation across seeds that is due to the interaction of seeds and examples: seeds differ
-            in which examples they answer correctly. This variation is part of `spread`, but estimated from more data.
+            in which examples they predict correctly. This variation is part of `spread`, but estimated from more data.
         seed_errors: Standard error of each part that is due to the variation between seeds.
         of_row: For each part, the largest effect of a single row on the sum over rows (see `unseen_share`). 0 if
             unknown.

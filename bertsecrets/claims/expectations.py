@@ -247,12 +247,12 @@ class Figure(Section):
 
         The band is as wide as the widest of these bounds. The published run counts as one more run of the same
         procedure, unless the published figure has a known standard error (`doubt`). The seed variance is estimated from
-        the observed seeds or, if there are fewer than three, taken from the cited spread. Seeds whose answers differ
-        may have similar scores by chance. The spread of a score is therefore assumed to be at least the spread that the
-        different answers cause (`Estimate.interaction`). This lower limit is estimated from thousands of answers, so a
-        normal distribution is used for it instead of Student's t. The spread of published runs is assumed to be at
-        least the cited spread. If both values were measured on the same examples, the sampling of examples adds no
-        error. A deviation must also significantly exceed the claim's tolerance.
+        the observed seeds or, if there are fewer than three, taken from the cited spread. Seeds whose predictions
+        differ may have similar scores by chance. The spread of a score is therefore assumed to be at least the spread
+        that the different predictions cause (`Estimate.interaction`). This lower limit is estimated from thousands of
+        predictions, so a normal distribution is used for it instead of Student's t. The spread of published runs is
+        assumed to be at least the cited spread. If both values were measured on the same examples, the sampling of
+        examples adds no error. A deviation must also significantly exceed the claim's tolerance.
         """
         figure, rounding = case.figure, case.figure.rounding
         spread, doubt = (observed and observed.spread) or figure.cited_spread, figure.doubt

@@ -131,7 +131,7 @@ def _judge(case: Case, by_seed: Sequence[OfSeed], settings: JudgeParams, checkpo
             outcome, cause = "inconclusive", Grounds.EXISTENCE(now=cause)
     if outcome == "deviates" and cause.grounds.deviation == TOO_SMALL and any(each.provenance.limits for each in every):
         outcome, cause, against = "inconclusive", Grounds.LIMITED_ROWS(now=cause), None
-    testable = cause.grounds != Grounds.AT_LIMIT  # at the limit, more seeds would be equal, too
+    testable = cause.grounds != Grounds.AT_LIMIT  # at the limit, further seeds would be equal, too
     undecided = outcome == "inconclusive" or (evidence.early < 1 and outcome in PASSES)
     return Verdict.because(
         case,
@@ -155,7 +155,7 @@ def _judge(case: Case, by_seed: Sequence[OfSeed], settings: JudgeParams, checkpo
 def _evidence(
     case: Case, estimands: Sequence[Estimand], measurements: Sequence[Measurement], settings: JudgeParams, alone: bool
 ) -> Evidence:
-    """Return the evidence on a case, with levels for this number of seeds. If `alone`, judge a single checkpoint."""
+    """Return the evidence on a case, with levels for this number of seeds. With `alone`, judge a single checkpoint."""
     figure = case.claim.expect if isinstance(case.claim.expect, Figure) else None
     observed = estimate(
         estimands,
@@ -295,7 +295,7 @@ def _seed(needed: OfSeed) -> int:
 
 
 def _notes(by_seed: Sequence[OfSeed], estimands: Sequence[Estimand], *, slow: bool) -> list[str]:
-    """Return the notes of the estimands, listed by seed if they differ. If `slow`, also compute and add slow notes."""
+    """Return the notes of the estimands, listed by seed if they differ. With `slow`, also compute slow notes."""
     notes = []
     for estimand in estimands:
         more = [estimand.slow_note()] if slow and estimand.slow_note else []

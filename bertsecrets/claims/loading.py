@@ -118,7 +118,7 @@ def _line_of(node: yaml.Node, path: tuple[int | str, ...]) -> int:
     for step in path:
         if isinstance(node, yaml.MappingNode):
             pair = next(((k, v) for k, v in node.value if k.value == str(step)), None)
-            if pair is None:  # not in the file, like the kind of an expectation, or missing
+            if pair is None:  # not in the file, such as the kind of an expectation, or missing
                 continue
             line, node = pair[0].start_mark.line + 1, pair[1]
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):

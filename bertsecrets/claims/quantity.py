@@ -87,7 +87,7 @@ def all_of(needed: OfSeed, *, states: bool = False) -> list[Measurement]:
 
 
 def seeds_of(measurements: Sequence[Measurement]) -> tuple[int, ...]:
-    """Return the seeds of the measurements, in order. Measures that do not depend on the seed count only if alone."""
+    """Return the seeds of the measurements, in order. Seedless measures count only if there are no others."""
     seeded = [measurement for measurement in measurements if not is_seedless(measurement.measure)]
     return tuple(dict.fromkeys(measurement.subject.seed for measurement in seeded or measurements))
 

@@ -196,8 +196,8 @@ class Claim(References):
     def covers(self, name: str) -> bool:
         """Return whether the claim is about tasks in general, and therefore also about the user's own task `name`.
 
-        Such a claim omits at most one of the GLUE tasks. It must not omit STS-B if the user's task predicts scores,
-        because no other GLUE task does so. It must not omit SST-2 if the user's task has single texts.
+        Such a claim omits at most one of the GLUE tasks. It must not omit STS-B, the only regression task of GLUE, if
+        the user's task is a regression task. It must not omit SST-2 if the user's task has single texts.
         """
         own, known = TASKS[name], [each for each in GLUE_TASKS if each.name in self.tasks]
         kinds: tuple[Callable[[Task], bool], ...] = (lambda each: each.regression, lambda each: each.sentence2 is None)

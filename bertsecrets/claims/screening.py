@@ -77,9 +77,9 @@ def usable(by_seed: Sequence[OfSeed]) -> Usable:
 
 
 def check_same_rows(measurements: Sequence[Measurement]) -> None:
-    """Check that a case's measurements on a task have the same rows and settings, and so have its checkpoints.
+    """Check that all of a case's measurements on a task, and all its checkpoints, have the same rows and settings.
 
-    Different measures are compared only if they are of attention, because only these measure the same rows.
+    Different measures are compared only if both measure attention, because only these measures use the same rows.
 
     Raises:
         UserError: If two measurements or two checkpoints differ.

@@ -64,9 +64,11 @@ class Verdict:
         power: How many seeds or examples would decide an inconclusive claim, as text.
         by_seed: Parts of the quantity for each seed; most quantities have a single part.
         extreme: Whether the quantity is the smallest or the largest of several parts.
-        p_against: Smallest error rate at which the claim would still deviate; None if the claim was not judged.
-        p_for: Smallest error rate at which the claim would still be reproduced. Always None if the claim is about a
-            published figure, because a value inside the prediction interval does not rule out other values.
+        p_against: P-value against the claim: the smallest significance level at which it deviates. None if the claim
+            was not judged.
+        p_for: P-value for the claim: the smallest significance level at which it is reproduced. Always None if the
+            claim is about a published figure, because a value inside the prediction interval does not rule out other
+            values.
         open: Whether more seeds could change the outcome, and the schedule of analyses allows more seeds.
         interim: Text that gives the number of seeds and the confidence level of the analysis (see `sequential`), or
             says that the verdict is only about the measured checkpoints.
@@ -210,7 +212,7 @@ class Verdict:
 
     @property
     def unit(self) -> str:
-        """The unit of the case."""
+        """The unit of the observed value, its interval and its band."""
         return self.case.unit
 
     @property

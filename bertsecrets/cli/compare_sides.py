@@ -127,7 +127,10 @@ def _check_training(
 
 
 def wanted_of(session: "Session", selection: Selection, *, trains: bool = True) -> list["MeasureOnTask"]:
-    """Return the selected measures and tasks that can be measured. Training rows are required only if `trains`."""
+    """Return each combination of a selected measure and task that can be measured.
+
+    Training rows are required only if `trains` is True.
+    """
     from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask
     from bertsecrets.measures.registry import get_measure
@@ -201,7 +204,7 @@ def _stored(source: SideSource, session: "Session", selection: Selection) -> "Si
 
 
 def _of_measurements(source: SideSource, session: "Session", selection: Selection) -> "Side":
-    """Return a side of stored measurements: of several copies, the latest, if possible with the session's limit."""
+    """Return a side of stored measurements. Of several copies, use the latest, if possible with the session's limit."""
     from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask, Side, part_of
     from bertsecrets.store.measurements import VALUES_FILE, load

@@ -101,7 +101,7 @@ def _run(options: argparse.Namespace) -> int:
         if isinstance(getattr(options, "seed", None), int):
             check_seed(options.seed)
         if hasattr(options, "threads"):
-            check_threads(options.threads)  # before torch is imported, which would print a line about it
+            check_threads(options.threads)  # before torch is imported, which would print a line about invalid numbers
         if getattr(options, "task_file", None):
             register_tasks(RunOptions.from_namespace(options).tasks)
         check_command(options)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bertsecrets.compare.baseline import Baseline
     from bertsecrets.judging import JudgedRun
 
-MAX_EXAMPLES = 6  # as many as `example-maps` keeps
+MAX_EXAMPLES = 6  # the number of examples that `example-maps` stores
 # The output files, by option.
 OUTPUT_FILES = {
     "html": "the report page",

@@ -110,7 +110,7 @@ class Baseline:
         return Changes(self.accepted or run.model_copy(update={"verdicts": []}), new)
 
     def lines(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
-        """Yield lines that list failing verdicts: worse than accepted, accepted, and on cases not in the baseline."""
+        """Yield a line each for failing verdicts that are worse than accepted, accepted, or not in the baseline."""
         names: dict[bool | None, list[str]] = {False: [], True: [], None: []}
         for verdict in (each.data for each in verdicts if each.outcome in FAILURES):
             accepted = self.accepts(verdict)
@@ -122,7 +122,7 @@ class Baseline:
 
 
 def other_rows(before: VerdictData, after: VerdictData) -> str:
-    """Return how the rows differ on which two verdicts on a case were measured, or "" if they do not."""
+    """Return how the rows behind two verdicts on a case differ, or "" if they do not."""
     if not (before.data and after.data):
         return ""
     changed = differing(*({"limits": _in_words(of.limits), "data": of.data} for of in (before, after)))

@@ -55,7 +55,7 @@ def _special_tokens(measurement: Measurement) -> Iterator[CellValues]:
 
 def _patterns(measurement: Measurement) -> Iterator[CellValues]:
     names = [name for name in measurement.samples if name.endswith("_predicted")]
-    for sample in names or ["special_predicted"]:  # the latter raises an error, because no samples were saved
+    for sample in names or ["special_predicted"]:  # without samples, this name raises an error
         reading = sample.removesuffix("_predicted")
         for number, name in enumerate(CLASSES):
             share = 100.0 * (measurement.sample(sample) == number)
@@ -100,7 +100,7 @@ def _scores(measurement: Measurement) -> Iterator[CellValues]:
 
 
 def _step(measurement: Measurement, block: np.ndarray) -> float:
-    """Return how much the score changes, in points, when a single answer changes. Return 0 for a regression task."""
+    """Return by how many points the score changes if a single prediction changes. Return 0 for a regression task."""
     return 0.0 if TASKS[measurement.subject.task].regression else 100 / len(block)
 
 

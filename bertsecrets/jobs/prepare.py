@@ -39,7 +39,7 @@ def run_jobs(session: Session, plan: Plan) -> None:
 
 
 def _concurrent_jobs(session: Session, plan: Plan) -> int:
-    """Return how many jobs run at once: as many as the user said or as fit in memory, with the same threads each."""
+    """Return how many jobs run at once: as many as the user said or, otherwise, as fit in memory."""
     if all(before in waits_for(plan, job) for before, job in itertools.pairwise(plan)):
         return 1
     jobs, config = min(session.jobs, len(plan)), None
@@ -50,7 +50,7 @@ def _concurrent_jobs(session: Session, plan: Plan) -> int:
     names = ("hidden_size", "num_hidden_layers", "vocab_size")
     width, layers, words = (getattr(config, name, None) or 0 for name in names)
     tokens = session.settings.finetune.batch_size * session.settings.finetune.max_length
-    # For the weights, their gradients and AdamW's two moments, and for each layer, token and hidden unit.
+    # For the weights, their gradients and AdamW's two moments, and for the activations of all layers.
     values = 4 * width * (words + 12 * layers * width) + 23 * layers * tokens * width
     return max(1, min(jobs, available_bytes() // (WORKER_BYTES + 4 * values)))
 

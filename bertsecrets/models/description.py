@@ -18,7 +18,7 @@ from torch import nn
 Place = tuple[str, str]  # a module, and one of its attributes
 Description = dict[Place, str]
 
-# Functions of transformers whose hooks only record outputs, or only let gradients pass.
+# Functions of transformers that register hooks that only record outputs or let gradients pass.
 HARMLESS_HOOKS = re.compile(r"transformers\.(utils\.output_capturing|modeling_utils:.*\.make_inputs_require_grads$)")
 # Attributes that do not decide numbers, that this suite sets itself, or that are described separately.
 IGNORED_OF_MODULES = {
@@ -145,7 +145,7 @@ class _Reader:
 def _own(value: Any) -> dict[str, Any]:
     """Return the attributes of a module or a configuration.
 
-    Loading sets some attributes to None or False that others do not have.
+    Attributes that are None or False by default are left out, because only some ways of loading set them.
     """
     ignored = IGNORED_OF_MODULES if isinstance(value, nn.Module) else IGNORED_OF_CONFIGS
     return {

@@ -1,4 +1,4 @@
-"""What the files of torch and transformers say, for comparison with the functions and classes in memory."""
+"""The contents of the files of torch and transformers, for comparison with the functions and classes in memory."""
 
 import ast
 import dis
@@ -20,7 +20,7 @@ from torch import nn
 MODEL_LIBRARIES = ("torch", "transformers")
 CONSTANT_TYPES = (type(None), bool, int, float, complex, str, bytes)
 CONTAINER_TYPES = (dict, list, tuple, set, frozenset)
-# Modules whose functions and classes compute numbers, and contain what their files say.
+# Modules whose functions and classes compute numbers, and are all defined by their files.
 COMPUTING = re.compile(r"torch(\.(nn|optim|functional)(\..+)?)?|transformers\.(?!generation|models\.auto).+")
 # Wrappers that change numbers: their qualified names, and the names by which files mention them.
 CHANGING_WRAPPERS = re.compile(r"autocast|custom_[fb]wd|_TorchDynamoContext|partial(method)?$")
@@ -48,7 +48,7 @@ class LibrarySource:
 
 @functools.cache
 def source_of(module: str) -> LibrarySource | None:
-    """Return what the file of a module says, or None if the module has no source file."""
+    """Return the contents of a module's file, or None if the module has no source file."""
     spec: Any = getattr(sys.modules.get(module), "__spec__", None)
     whole = None
     with suppress(AttributeError, ImportError, OSError):  # of extension modules and unusual loaders
@@ -79,13 +79,13 @@ def source_of(module: str) -> LibrarySource | None:
 
 
 def doubt(module: str, cls: str, name: str, value: Any) -> str | None:
-    """Return what a library's module or class contains instead of what its file puts there, or None."""
+    """Return what a library's module or class contains in place of the code or value in its file, or None."""
     code = altered(value) or intruder(module, cls, name, value)
     return f"code from {code}" if code else other_data(module, cls, name, value)
 
 
 def other_data(module: str, cls: str, name: str, value: Any) -> str | None:
-    """Return the value, or the default values of a function, that a library's file does not put there, or None.
+    """Return a value, or a function's default values, that do not come from a library's file, or None.
 
     Values that the file computes, or that its functions change, are accepted.
     """
@@ -172,7 +172,7 @@ def home_of(function: types.FunctionType) -> str:
 
 
 def altered(value: Any) -> str | None:
-    """Return the file of the first function in `value` that belongs to a library, but runs other code than its file.
+    """Return the file of the first function in `value` that belongs to a library, but runs code from elsewhere.
 
     Return None if there is no such function. Code that `dataclass` has generated is accepted.
     """
@@ -187,8 +187,8 @@ def altered(value: Any) -> str | None:
 def intruder(module: str, cls: str, name: str, value: Any) -> str | None:
     """Return what has taken the place of a library's function or class, or None if the file puts `value` there.
 
-    A function must be in its place, possibly inside decorators. Anything else that has another name than its place,
-    such as an alias, must be named by the statement that binds it.
+    A function must be in its place, possibly inside decorators. Anything else whose name differs from its place, such
+    as an alias, must be named by the statement that binds it.
     """
     of_tensor, place = (module, cls) == ("torch", "Tensor"), f"{cls}.{name}" if cls else name
     source = source_of("torch._tensor" if of_tensor else module)
@@ -210,7 +210,7 @@ def intruder(module: str, cls: str, name: str, value: Any) -> str | None:
 
 @functools.cache
 def doubt_in_a_new_process(module: str, cls: str, name: str) -> str:
-    """Return what `doubt` returns in a new process, which has replaced nothing, or "" for None."""
+    """Return the result of `doubt` in a new process, in which nothing has been replaced, or "" for None."""
     code = (
         f"import sys, importlib; from {__name__} import doubt; sys.stdout = sys.stderr\n"
         f"here = importlib.import_module({module!r})\n"

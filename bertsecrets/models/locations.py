@@ -55,7 +55,7 @@ ADAPTER_FILES = (
     "adapter_config.json",
     *(f"*adapter*{suffix}" for suffix in (".safetensors", ".bin", ".pt", ".pth", ".npz")),
 )
-# Settings that make transformers read other files than those that identify a model or tokenizer.
+# Settings that make transformers read files other than those that identify a model or tokenizer.
 REDIRECTIONS = {
     "config.json": ("configuration_files", "transformers_weights"),
     "tokenizer_config.json": ("fast_tokenizer_files",),

@@ -224,7 +224,7 @@ def _check_kernels() -> None:
 
 
 def _foreign(value: Any, own: Collection[str]) -> str | None:
-    """Return where code of `value` comes from that is neither in `own` nor in a library's file, or None."""
+    """Return the origin of code of `value` that is neither in `own` nor in a library's file, or None."""
     return _untrusted(value, own) or (f"code from {file}" if (file := altered(value)) else None)
 
 
@@ -242,7 +242,7 @@ def _untrusted(value: Any, own: Collection[str]) -> str | None:
 
 @functools.cache
 def _is_trusted(module: str) -> bool:
-    """Return whether a module is part of Python, of this suite, of a library, or of a package that it may use."""
+    """Return whether a module is part of Python, of this suite, of a library, or of a package that libraries use."""
     package = module.partition(".")[0]  # functions of a named tuple have their own global namespace
     known = {PACKAGE_NAME, *MODEL_LIBRARIES, *sys.stdlib_module_names}
     required = {each for library in MODEL_LIBRARIES for each in requirements(library, optional=True)}

@@ -27,7 +27,7 @@ from bertsecrets.texts.tasks import ALL_TASKS, TASKS
 from bertsecrets.types import Measurement
 
 FOLDED_OUTCOME = "not applicable"  # claims with this outcome are shown in a collapsed list
-RERUN_COMMAND = ("bertsecrets", "report")  # judges a claim again
+RERUN_COMMAND = ("bertsecrets", "report")  # command that judges a claim again
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def _reading(claim: Claim) -> str:
 
 
 def _smallest_effect_text(case: Case) -> list[str]:
-    """Return a line with the smallest effect, which only equalities and orders that compare with 0 are judged with."""
+    """Return a line with the smallest effect of interest, or nothing if the case is judged without it."""
     expect, (size, reason) = case.claim.expect, case.smallest_effect
     if not size or not (isinstance(expect, Equality) or (not isinstance(expect, Figure) and expect.value == 0)):
         return []

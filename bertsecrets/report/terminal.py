@@ -76,7 +76,7 @@ class Screen:
 def verdict_table(verdicts: Sequence[Verdict], screen: Screen | None = None, *, verbose: bool = False) -> str:
     """Return a table of verdicts by section of the paper, with notes, a grid by task, and a count of each outcome.
 
-    If `verbose`, it starts with a few lines about each verdict.
+    If `verbose` is True, the text starts with a few lines about each verdict.
     """
     screen = screen or Screen()
     verdicts = sorted(verdicts, key=lambda verdict: in_sections(verdict.case.claim))
@@ -102,7 +102,8 @@ def claim_table(
 ) -> str:
     """Return a table of claims by section of the paper, with tasks, statements and known outcomes.
 
-    If `model` is given, only its known outcomes are shown. If `verbose`, the table has sources, measures and all tasks.
+    If `model` is given, only its known outcomes are shown. If `verbose` is True, the table also lists sources, measures
+    and all tasks.
     """
     screen, claims = screen or Screen(), sorted(claims, key=in_sections)
     cells = [_claim_cells(claim, model, verbose=verbose) for claim in claims]

@@ -215,7 +215,7 @@ def task_title(name: str) -> str:
 def grid_rows(verdicts: Sequence[Verdict], *, words: bool = True) -> list[list[str]]:
     """Return a grid of claims by tasks with each verdict's symbol and observed value. The first row is the header.
 
-    The grid leaves out claims about all tasks together, and cases that were not judged. With `words`, it says how
+    The grid leaves out claims about all tasks together, and cases that were not judged. If `words` is True, it says how
     claims deviate and why they are inconclusive.
     """
     cells: dict[str, dict[str, str]] = {}

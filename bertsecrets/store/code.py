@@ -99,7 +99,7 @@ class _ImportTimes:
         self.running.append(name)
 
     def loaded_by(self, module: str) -> list[str]:
-        """Return the modules that the import of a module has loaded. If this is unknown, return all that came later."""
+        """Return the modules that the import of a module has loaded. If unknown, return all modules imported later."""
         later = self.earlier[self.earlier.index(module) + 1 :] if module in self.earlier else []
         later += [name for name, importers in self.importers.items() if module in importers]
         return [name for name in later if name in sys.modules and name not in MAIN_MODULES]
@@ -133,7 +133,7 @@ def digest_of_classes(classes: Iterable[type]) -> str | None:
 
 
 def undescribed(modules: Iterable[str]) -> str | None:
-    """Return which of these modules of a user, or of their imports, uses values that are not in its file, or None."""
+    """Return a phrase about one of these modules or their imports that uses values from outside its file, or None."""
     reached = {name: source for module in modules for name, source in _reached(module).items()}
     return next((f"{name} uses {source.outside}" for name, source in reached.items() if source.outside), None)
 

@@ -54,7 +54,8 @@ GLUE_SHA256 = {
 }  # fmt: skip
 
 # Fingerprints of splits in GLUE's original TSV files, where known. Splits from the hub are identified by their files.
-# MNLI's is from a copy with only single spaces, whose WordPiece tokens are the same. TEXT_BYTES has the original size.
+# MNLI's fingerprint is that of a copy without double spaces, whose WordPiece tokens are the same. TEXT_BYTES has the
+# original size.
 FINGERPRINTS = {
     ("mnli", "dev"): "a839954d38e597fecc4bf122164c681e5088074d2178c4a527e2e51787bc8187",
     ("mrpc", "train"): "4f6ef28ed4bcbcf924dffa66e6f0dd6ed6a51a750286e576f85bc1a29bd99884",

@@ -77,10 +77,10 @@ class OwnTask(Task):
             name: Name of the task: a letter, followed by up to 59 letters, digits, hyphens and underscores.
             dev: Validation rows, on which models are measured.
             train: Training rows, which are only needed to fine-tune models.
-            texts: Name of the column that contains the texts, or names of two columns if each row has a pair of texts.
-            label: Name of the column that contains the labels. Labels are names or numbers of classes. If the metric
-                is `pearson`, they are scores.
-            metric: `accuracy`, `f1` (F1 of the second of two classes), or `pearson` (for scores).
+            texts: Name of the text column, or names of both text columns if each row has a text pair.
+            label: Name of the label column. Labels are names or numbers of classes. If the metric is `pearson`, they
+                are scores.
+            metric: `accuracy`, `f1` (F1 of the second of two classes), or `pearson` (for regression).
             labels: Names of the classes, in the order of a model's outputs. By default, these are the classes that
                 occur in the training rows, in alphabetical or numerical order.
             file: Task file that describes the task. Paths of data are relative to the folder of this file.

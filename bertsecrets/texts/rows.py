@@ -37,7 +37,7 @@ class TaskRows:
     train_limit: int | None = None
     grid_limit: int | None = None
     trains: bool = True
-    # Splits that were read, with the state of their file, and cut splits, with the whole split.
+    # Splits that were read, each with the state of its file, and cut splits, each with its whole split.
     _kept: dict[tuple[Any, ...], tuple[Any, Split]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def split(

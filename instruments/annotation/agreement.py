@@ -20,8 +20,8 @@ SEED, RESAMPLES = 2019, 2000
 class Agreement:
     """The agreement of two annotators on the same maps.
 
-    `share` is the proportion of maps with equal labels. `kappa`, with confidence interval `low` to `high`, is NaN if
-    both annotators assign the same class to all maps.
+    `share` is the proportion of maps with equal labels. `kappa` has the confidence interval from `low` to `high`. It is
+    NaN if both annotators assign the same class to all maps.
     """
 
     maps: int

@@ -92,7 +92,7 @@ class PatternMap:
 
 @dataclass(frozen=True)
 class MapSet:
-    """Maps with each map's labels in the order of the annotators, which are None if an annotator gave no label.
+    """Maps, each with its labels in the order of the annotators. A label is None if the annotator gave none.
 
     Annotators after the third usually saw only maps on which earlier labels differed.
     """

@@ -30,7 +30,7 @@ THEIRS = {
     "mix": "vertical-diagonal",
     "other": "heterogeneous",
 }
-TIMEOUT = 60  # maximum time in seconds without an answer
+TIMEOUT = 60  # maximum number of seconds to wait for a response
 NAME_LIMIT = 200  # maximum number of characters in a map's name
 ARCHIVE = "https://github.com/sai-prasanna/bert-experiments/raw/master/data/head_classification_data.tar.gz"
 ADVICE = "give head_classification_data.tar.gz of P20 (Prasanna et al. 2020), or the folder in it"

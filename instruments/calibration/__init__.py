@@ -1,1 +1,1 @@
-"""Calibration of the judge on simulated worlds with known ground truth, judged like real measurements."""
+"""Calibration of the judge on simulated worlds with known ground truth, which are judged like real measurements."""

@@ -1,4 +1,4 @@
-"""Simulated answers of models, for scores, and for scores with heads or layers disabled."""
+"""Simulated predictions ("answers") of models, with all heads, and with heads or layers disabled."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +22,7 @@ NEARLY = (0.01, 0.1)  # fractions of rows on which nearly collapsed models devia
 
 @dataclass(frozen=True)
 class Exam:
-    """A validation set, with the correct answer to each row, and a difficulty that all models share."""
+    """A validation set: for each row, the correct answer, and a difficulty that is the same for all models."""
 
     task: str
     target: np.ndarray

@@ -1,4 +1,4 @@
-"""Cells: in each, the real judge judges one case in many worlds of one kind. Finished blocks are saved."""
+"""Cells. In each cell, the judge judges one case in many worlds of one kind. Finished blocks are saved."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ from instruments.calibration.worlds import MODEL, Setting, SimulatedModel, World
 FAMILIES = "ABCDEFG"
 BLOCK = 20  # number of worlds that are counted together
 RESAMPLES = 500
-FEW_WORLDS, MANY_WORLDS = 40, 200  # worlds of a model as published; many on the tasks `MANY_ON`
+FEW_WORLDS, MANY_WORLDS = 40, 200  # worlds of a model as published, on most tasks and on `MANY_ON`
 MANY_ON = ("rte", "mrpc")
 ERROR_WORLDS = 1000  # number of worlds of all other kinds
 

@@ -234,7 +234,8 @@ def constant_seeds() -> dict[tuple[str, str], tuple[int, int]]:
         scores = np.array(verdict.by_seed, dtype=float)[:, :1]
         is_constant = np.isclose(scores, 100 * counts / counts.sum(), atol=1e-6).any(1)
         remark = f"constant answer ({get_initialisation(initialisation).label})"
-        if not {remark, f"constant predictor ({initialisation})"} & {*verdict.remarks}:  # the latter in earlier files
+        # earlier files have the second of these remarks
+        if not {remark, f"constant predictor ({initialisation})"} & {*verdict.remarks}:
             is_constant[:] = False  # answers that are not constant may have the same score
         constant, seeds = counted.get((verdict.task, initialisation), (0, 0))
         counted[verdict.task, initialisation] = constant + int(is_constant.sum()), seeds + len(scores)
@@ -242,7 +243,7 @@ def constant_seeds() -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def _differing_answers() -> list[str]:
-    """Return the tasks on which two recorded seeds differ in far more or far fewer answers than simulated seeds."""
+    """Return the tasks on which two recorded seeds differ in far more or far fewer answers than two simulated seeds."""
     file = project_path("expected") / "evidence" / "answers-minilm.json"
     found = []
     for task, record in json.loads(read_text(file, ANSWERS_BYTES))["tasks"].items():

@@ -39,7 +39,7 @@ def change(model: SimulatedModel, subject: Subject, options: Options) -> Made:
 
 
 def _of_seed(model: SimulatedModel, name: str, subject: Subject, size: tuple[int, ...], scale: Any) -> np.ndarray:
-    """Return the effect of a seed on attention maps, which is larger on some tasks than on others."""
+    """Return the effect of a seed on attention maps. This effect is larger on some tasks than on others."""
     return truth.map_seeds(subject.task) * model.of_seed(name, subject, size, scale)
 
 
@@ -70,7 +70,7 @@ def differences_in_figure(panel: np.ndarray) -> tuple[float, float]:
 def _attention(
     model: SimulatedModel, name: str, subject: Subject, level: np.ndarray, figure: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the attention to a type of token, which is the truth plus effects of layers, heads and examples."""
+    """Return the attention to a type of token: the truth plus effects of layers, heads and examples."""
     level = _seeded(model, name, subject, level, (0.008, 0.025), figure)
     return model.sampled(name, subject, level, ATTENTION, correlation=0.3)
 
@@ -156,7 +156,7 @@ def patterns(model: SimulatedModel, subject: Subject, options: Options) -> Made:
 
 
 def _predicted(model: SimulatedModel, subject: Subject, reading: str, share: np.ndarray, count: int) -> np.ndarray:
-    """Return classes [rows, layers, heads]. Most maps of a head have its class, and all others have any class."""
+    """Return classes [rows, layers, heads]. Most maps of a head have the head's class; the others are random."""
     setting = model.setting
     steady, same, diagonal = (setting.mix(pair) for pair in (truth.STEADY, truth.ACROSS_TASKS, truth.DIAGONAL))
     everywhere = model.rng("classes of heads", reading).choice(len(CLASSES), size=144, p=share)

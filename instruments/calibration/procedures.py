@@ -1,4 +1,4 @@
-"""Procedures, which define how many seeds of a simulated model the judge sees, and the resulting verdicts."""
+"""Procedures and their verdicts. A procedure defines how many seeds of a simulated model the judge sees."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,7 +53,7 @@ def in_sequence(after: Callable[[int], Verdict], most: int) -> Verdict:
 
 
 def of_fixed_number(after: Callable[[int], Verdict], wanted: int) -> Verdict:
-    """Return the verdict for a fixed number of seeds, replacing seeds that learned nothing, unless none learned."""
+    """Return the verdict for a fixed number of seeds, replacing seeds that learned nothing, unless all did."""
     measured = wanted
     while until_replaced(after(measured), wanted, measured).open:
         measured += 1
@@ -70,7 +70,7 @@ def simulated_seeds(case: Case, model: SimulatedModel, seeds: int) -> Sequence[M
     by_seed = measure_case(model, case, MODEL, range(1, min(seeds, most_seeds(case)) + 1))
     if model.world.collapsed:
         return by_seed
-    # a truth without an effect implies nothing about the scores
+    # even without an effect on the quantity, the scores may be good
     return [{name: needed for name, needed in by_need.items() if name != STATE} for by_need in by_seed]
 
 
@@ -112,7 +112,7 @@ def examples_interval(
 
 
 def without_annotated(estimand: Estimand) -> Estimand:
-    """Return the estimand with a constant error of the pattern classifier, the mean over blocks of annotated heads."""
+    """Return the estimand with a constant error of the pattern classifier: its mean over the annotated heads."""
     if not estimand.drawn:
         return estimand
     blocks = zip(estimand.blocks, estimand.drawn, strict=True)

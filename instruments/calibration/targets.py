@@ -40,7 +40,8 @@ def deciding(case: Case) -> float:
 
 
 def least(case: Case) -> float:
-    """Return the smallest value for which an order must not deviate, the deciding value or half the published value."""
+    """Return the stricter of the deciding value and half the published value. If it is reached, an order must not
+    deviate."""
     expect = case.claim.expect
     assert isinstance(expect, Order)
     return expect.sign * max(expect.threshold(case), expect.half_of_published(case))
@@ -64,7 +65,7 @@ def _strength(name: str, target: float) -> float:
                 middle = (low + high) / 2
                 low, high = (low, middle) if off(middle) > 0 else (middle, high)
             nearest = min((high, low), key=lambda strength: abs(off(strength)))
-            # a discontinuous quantity, such as a rank, never equals the threshold: use the truth without any effect
+            # a discontinuous quantity, such as a rank, may never equal the threshold: use the truth without any effect
             return nearest if abs(off(nearest)) <= CLOSE * abs(ends[one] - ends[other]) else 0.0
     return 0.0
 

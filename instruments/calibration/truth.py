@@ -1,8 +1,8 @@
 """Ground truth of the simulated model, from K19's published values and, where nothing was published, assumptions.
 
-All values have two versions, the published value and a counterpart without the effect (`AGAINST`). A world interpolates
-between the two, so that the truth of a claim can be set to the published value, to the claim's threshold, or beyond.
-`confronted` lists the assumptions.
+Every value has two versions: the published value, and a counterpart without the effect (`AGAINST`). A world
+interpolates between them, so that the true value can equal the published value or the claim's threshold, or lie beyond
+it. `confronted` lists the assumptions.
 """
 
 from functools import cache
@@ -209,7 +209,7 @@ TABLE_1 = {  # untrained, random, pretrained: accuracy, or Pearson's correlation
     "mrpc": (31.6, 68.38, 82.3), "stsb": (33.1, 2.9, 82.7), "sst2": (49.1, 80.5, 92.0), "qqp": (60.9, 63.2, 78.6),
     "rte": (52.7, 52.7, 64.6), "qnli": (52.8, 49.5, 84.4), "mnli": (31.7, 61.0, 78.6),
 }  # fmt: skip
-RIGHT_BY_CLASS = {  # percent of correct answers by class, for tasks with F1 in table 1
+RIGHT_BY_CLASS = {  # percentage of correct answers in each class, for tasks with F1 in table 1
     ("mrpc", "pretrained"): (57.7, 93.7), ("qqp", "pretrained"): (92.7, 54.5),
     ("qqp", "untrained"): (96.4, 0.01), ("qqp", "frozen"): (96.4, 0.01),
 }  # fmt: skip
@@ -219,7 +219,8 @@ CONSTANT |= {(task, "frozen"): answer for (task, column), answer in CONSTANT.ite
 # Fractions of seeds with a constant answer.
 CONSTANT_SHARES = {("mrpc", "frozen"): 1.0, ("mrpc", "random"): 0.25, ("rte", "random"): 0.1}
 UNTRAINED_CONSTANT = 0.5  # fraction of untrained classifiers, if table 1 has the score of a constant answer
-NEARLY_CONSTANT = 99.0, 1.5  # percent correct in the class that a model nearly always gives, and in others
+# Percentage of correct answers in the class that a model nearly always predicts, and in other classes.
+NEARLY_CONSTANT = 99.0, 1.5
 UNTRAINED_SPREAD = {"stsb": 7.0}  # for other tasks, answers are random
 
 

@@ -1,8 +1,8 @@
 """Simulated worlds, in which a model with known ground truth is measured on simulated examples with simulated seeds.
 
-`SimulatedModel` implements `Bench`, so it returns measurements like a session, and quantities and claims are computed
-as for a real model. All seeds of a world share the same examples. Examples, seeds (on layers and heads), and each
-combination of seed and example (an interaction) have random effects.
+`SimulatedModel` implements `Bench`: it returns measurements like a session, so quantities are computed and claims are
+judged as for a real model. All seeds of a world share the same examples. Examples, seeds (on layers and heads), and
+each combination of seed and example (an interaction) have random effects.
 """
 
 import zlib
@@ -20,7 +20,7 @@ from bertsecrets.types import Measurement, Provenance, Subject
 
 MODEL = "simulated-bert-base"
 SETTINGS = {"annotated_models": ["other encoders"]}  # settings of `patterns`; no map of the model was annotated
-PAPER = 1000  # seeds from this number on are the paper's runs
+PAPER = 1000  # seeds with this number or a higher one are the paper's runs
 MAP_ROWS = 1000  # maximum number of rows of attention maps, as in params.yaml
 # Numbers of simulated rows that represent all rows of the larger tasks. All numbers differ, so that a block's number of
 # rows identifies the task that it represents.
@@ -156,7 +156,7 @@ MAKERS: dict[str, Maker] = {}  # keyed by the name of the simulated measure
 
 
 def simulates(measure: str) -> Callable[[Maker], Maker]:
-    """Register a function that simulates a measure and returns values, samples and the number of examples."""
+    """Register a function that simulates a measure. It returns values, samples and the number of examples."""
 
     def register(maker: Maker) -> Maker:
         MAKERS[measure] = maker

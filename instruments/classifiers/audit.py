@@ -55,7 +55,8 @@ def audit_shares(
 
     Returns:
         For each class, the coverage `covers` (the fraction of models whose interval contains the true share), and the
-        RMSE in percent of the corrected shares and of the raw shares of most likely classes. Also `heads` and `models`.
+        root mean square errors, in percent, of the corrected shares and of the raw shares of most likely classes. Also
+        `heads` and `models`.
     """
     true = by_head(np.eye(len(CLASSES))[labels], heads)
     predicted = by_head(probabilities, heads)

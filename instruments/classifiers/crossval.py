@@ -25,9 +25,9 @@ FOLDS = 5
 class LabelledMaps:
     """Maps with their classes (indices into `CLASSES`) and groups (model, layer, head).
 
-    `maps` is an array of arrays of any size. `table` contains the features of the maps, and `votes` the number of
-    annotators who chose each class. Classifiers are trained on all votes. `agreed` marks maps on which at least 80% of
-    the annotators agree.
+    `maps` is an array of arrays of any size. `table` contains the features of the maps, and `votes` contains the number
+    of annotators who chose each class. Classifiers are trained on all votes. `agreed` marks maps on which at least 80%
+    of the annotators agree.
     """
 
     maps: np.ndarray

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from bertsecrets.patterns.features.feature_table import feature_names, features
 from bertsecrets.patterns.map_stack import MapStack
 
-BATCH = 64  # maps
+BATCH = 64  # maps per batch
 
 
 def feature_table(maps: Sequence[np.ndarray], boundary: Sequence[int]) -> Float[np.ndarray, "maps features"]:

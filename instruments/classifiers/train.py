@@ -33,7 +33,7 @@ from instruments.classifiers.fitting import fit_classifier, trees_and_regression
 from instruments.classifiers.held_out import SEED, ReadMaps, annotations_fingerprint, open_read, readers_quality
 from instruments.classifiers.quality import compare, confusion
 
-OURS = "bertsecrets"  # name of the shipped classifier in reports
+OURS = "bertsecrets"  # the shipped classifier's name in reports
 METHODS: dict[str, Method] = {OURS: trees_and_regression, "features-logistic": logistic_features}
 OUTSIDE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 

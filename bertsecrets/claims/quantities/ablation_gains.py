@@ -135,7 +135,7 @@ def worst_head(ablation: Measurement) -> Estimand:
 
 @quantity("mean-head-gain", unit="points", inherits=False, ablation=HEAD_ABLATION)
 def mean_gain(ablation: Measurement) -> Estimand:
-    """Return the gain of disabling a single head, averaged over all heads (K19 section 4.6)."""
+    """Return the gain from disabling a single head, averaged over all heads (K19 section 4.6)."""
     block, gains = gains_of(ablation)
     return Estimand.from_block(block, lambda mean: gains(mean).mean(-1), clusters=clusters_of(ablation))
 
@@ -148,7 +148,7 @@ def best_head_over_tasks(ablations: tuple[Measurement, ...]) -> Estimand:
 
 @quantity("mean-head-gain-over-tasks", unit="points", inherits=False, ablations=HEAD_ABLATIONS_BY_TASK)
 def mean_gain_over_tasks(ablations: tuple[Measurement, ...]) -> Estimand:
-    """Return the gain of disabling a single head, averaged over all heads and over the tasks with data."""
+    """Return the gain from disabling a single head, averaged over all heads and over the tasks with data."""
     return _over_tasks(ablations, [mean_gain(ablation) for ablation in ablations])
 
 
@@ -167,7 +167,7 @@ def _over_tasks(ablations: Sequence[Measurement], by_task: Sequence[Estimand]) -
 def without_effect(ablation: Measurement) -> Estimand:
     """Return the percentage of heads that can be disabled without changing the score by a tenth of a point.
 
-    With few examples, a head counts only if disabling it changes no answer, or if the changed answers cancel out.
+    With few examples, a head counts only if disabling it changes no prediction, or if the changes cancel out.
     """
     block, gains = gains_of(ablation)
     share = lambda mean: 100 * (abs(gains(mean)) < EFFECT_POINTS).mean(-1)  # noqa: E731
@@ -177,7 +177,7 @@ def without_effect(ablation: Measurement) -> Estimand:
 
 @quantity("heads-without-changed-answers", unit="percent", inherits=False, within=(0, 100), ablation=HEAD_ABLATION)
 def without_changed_answers(ablation: Measurement) -> Estimand:
-    """Return the percentage of heads that can be disabled without changing a single answer of the validation set.
+    """Return the percentage of heads that can be disabled without changing a single prediction on the validation set.
 
     The claim is about these examples, so they are not resampled.
     """
@@ -192,7 +192,7 @@ def without_changed_answers(ablation: Measurement) -> Estimand:
 
 @quantity("first-layer-gain", unit="points", inherits=False, ablation=LAYER_ABLATION)
 def first_layer(ablation: Measurement) -> Estimand:
-    """Return the gain of disabling the first layer (K19 figure 9)."""
+    """Return the gain from disabling the first layer (K19 figure 9)."""
     block, gains = gains_of(ablation, [0])
     return Estimand.from_block(block, lambda mean: gains(mean)[..., 0], clusters=clusters_of(ablation))
 
@@ -242,7 +242,7 @@ def _of_kinds(measure: str) -> dict[str, Need]:
 def _side_by_side(
     blocks: Sequence[Block],
 ) -> tuple[Float[np.ndarray, "examples all"], Callable[[np.ndarray], list[np.ndarray]]]:
-    """Join blocks, which have the same rows. Also return a function that splits column means into a part per block."""
+    """Join blocks that have the same rows, and return a function that splits column means into a part per block."""
     ends = np.cumsum([block.shape[1] for block in blocks])[:-1]
     return np.hstack(blocks), lambda mean: np.split(mean, ends, axis=-1)
 

@@ -167,7 +167,7 @@ def _without_rows(map: Float[np.ndarray, "*any k"], rows: int) -> Float[np.ndarr
 
 
 def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[str]]:
-    """Lower each estimand's first part by a fraction of the correlation between seeds. Also return notes on this.
+    """Lower each estimand's first part by a fraction of the correlation between seeds. Also return notes on it.
 
     If the published run is like ours, a seed's map should correlate with the panel about as strongly as with another
     seed's map. Estimands without a map, and the estimand of a single seed, are returned unchanged.
@@ -189,7 +189,8 @@ def with_ceiling(estimands: Sequence[Estimand]) -> tuple[list[Estimand], list[st
 
 
 def averaged(estimands: Sequence[Estimand], maps: Float[np.ndarray, "seeds k"]) -> list[Estimand]:
-    """Return one estimand per seed. Its value is a pseudo-value of the jackknife, and their spread is that over seeds.
+    """Return one estimand per seed, whose value is a jackknife pseudo-value. The spread of these values is that of the
+    seeds.
 
     The pseudo-values are shifted so that their mean is the value for the average map. This undoes the jackknife's bias
     correction.

@@ -1,7 +1,7 @@
 """Classes of attention maps: their proportions, corrected for classifier errors, and the consistency of heads.
 
-The argument `reading` chooses an interpretation of K19's definitions (`patterns.readings`), by default that of section
-4.1. Class proportions depend on two independent samples: the examples, and the annotated heads used to estimate
+The argument `reading` chooses an interpretation of K19's definitions (`patterns.readings`). The default is that of
+section 4.1. Class proportions depend on two independent samples: the examples, and the annotated heads used to estimate
 classifier errors. For a model without annotated maps, the proportions also depend on how the classifier's error varies
 from encoder to encoder.
 """

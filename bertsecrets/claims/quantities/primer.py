@@ -149,7 +149,7 @@ def class_separation(after: Measurement, before: Measurement) -> Estimand:
 
 
 def _pairs(after: Measurement, before: Measurement) -> tuple[Float[np.ndarray, "pairs layers2"], np.ndarray]:
-    """Return each row pair's centred cosines, in the layers of `after`, then of `before`, and if both classes agree."""
+    """Return each row pair's centred cosines in the layers of `after` and `before`, and whether its classes agree."""
     block = np.hstack([value.sample("centred").astype(np.float64)[:, 1:] for value in (after, before)])
     present = ~np.isnan(block).any(1)
     return block[present], after.sample("same_class")[present]

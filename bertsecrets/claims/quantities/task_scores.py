@@ -82,7 +82,7 @@ def difference(own: Measurement, other: Measurement, with_f1: bool = False, abov
 
 
 def _lead_over_both(own: Measurement, other: Measurement) -> Estimand:
-    """Return two differences: the accuracy of `own` minus that of `other`, and minus that of the majority class."""
+    """Return the accuracy of `own` minus that of `other`, and also minus the accuracy of the majority class."""
     block = np.stack([_moments(own)[:, 0], _moments(other)[:, 0], _majority(own)], axis=1)
     of_own, of_other, majority = 100 * block.mean(0)
     note = f"{of_own:.1f} against {of_other:.1f}; {majority:.1f} for the most frequent class"

@@ -19,7 +19,7 @@ PerHead = Callable[[np.ndarray], np.ndarray]  # maps the column means of a block
 
 @dataclass(frozen=True)
 class HeadMap:
-    """A heat map with one value per head. If `signed`, colours diverge around 0 to show gains and losses.
+    """A heat map with one value per head. If `signed` is True, colours diverge around 0 to show gains and losses.
 
     If the rows are not layers, `rows` contains their names. The heads in `marked` are drawn with a dot.
     """

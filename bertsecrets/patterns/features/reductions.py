@@ -1,8 +1,8 @@
 """The quantities from which features are computed: token masks, and reductions over all cells of the maps.
 
-Reductions over all cells of the maps take most of the time, so each reduction is computed only once. Batches are
-small and contain maps of similar length, so they need little padding and fit into the processor's cache. Linear
-reductions are matrix products. Features are then computed from the reductions in larger batches.
+Reductions over all cells of the maps take most of the time, so each reduction is computed only once. Batches are small
+and contain maps of similar length, so they need little padding and fit into the processor's cache. Linear reductions
+are matrix products. Features are computed afterwards, in larger batches, from these reductions.
 """
 
 from dataclasses import dataclass, fields
