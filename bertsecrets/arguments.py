@@ -61,7 +61,7 @@ def check_argument(name: str, value: object, hint: Any) -> Any:
     """
     if isinstance(value, np.integer):
         value = int(value)
-    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, UnionType) else (hint,)
+    options = _options(hint)
     if not any(_fits(value, option) for option in options):
         expected = " or ".join(_described(option) for option in options if option is not NoneType)
         raise UserError(f"{name} must be {expected}, not {quoted(value)}")
@@ -70,6 +70,10 @@ def check_argument(name: str, value: object, hint: Any) -> Any:
             raise UserError(f"{name} is empty: give a path")
         return Path(value)
     return value
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, UnionType) else (hint,)
 
 
 def _fits(value: object, hint: Any) -> bool:
@@ -88,7 +92,7 @@ def _fits(value: object, hint: Any) -> bool:
     if not isinstance(value, kind) or (kind is str and not is_text(value)):
         return False
     return not (len(items) == 1 and isinstance(value, list | tuple | set)) or all(
-        _fits(item, items[0]) for item in value
+        any(_fits(item, option) for option in _options(items[0])) for item in value
     )
 
 

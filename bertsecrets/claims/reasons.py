@@ -69,7 +69,10 @@ class Grounds(Enum):
     CONSTANT_ON_SAMPLE = "constant answers can be compared only on the whole validation set", "limited rows"
     NOT_COMPUTABLE = "the quantity cannot be computed on some of the resamples", "not computable"
     FEW_SEEDS = "{seeds} of the {needed} seeds needed to judge the claim", "{seeds} of {needed} seeds"
-    FEW_EXAMPLES = "fewer than {needed} examples, which are too few to judge the claim", "under {needed} examples"
+    FEW_EXAMPLES = (
+        "fewer than {needed} examples, too few to judge the claim (rows that share a text count as one)",
+        "under {needed} examples",
+    )
     UNKNOWN_SPREAD = "the variation between runs is unknown until several seeds are judged", "seed spread unknown"
     SEED_FAILED = "{problems}", "collapsed"
     SEEDS_FAILED = "{failed} of {seeds} seeds cannot be judged: {problems}", "{failed} of {seeds} seeds failed"

@@ -56,7 +56,8 @@ def check_object(model: Any) -> None:
         for inner in ("module", "_orig_mod"):  # of DataParallel and of torch.compile
             if isinstance(getattr(model, inner, None), PreTrainedModel):
                 raise UserError(f"{name} wraps a model: give the model itself, which is in the attribute {inner}")
-        raise UserError(f"a model must be given as a name, a folder or a transformers model, not as {name}")
+        wanted = "a model must be given as a name, a folder or a transformers model"
+        raise UserError(f"{wanted}, not as {name}: derive your class from a class of transformers")
     check_attention(model)
     for where, module in model.named_modules():
         own = where or name

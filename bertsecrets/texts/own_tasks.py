@@ -68,7 +68,7 @@ class OwnTask(Task):
         texts: str | Sequence[str] = "text",
         label: str = "label",
         metric: str = "accuracy",
-        labels: Sequence[str] | None = None,
+        labels: Sequence[str | int] | None = None,
         file: Path | None = None,
     ):
         """Read and check the rows.
@@ -238,15 +238,17 @@ def _label_name(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _classes(table: _Table, given: Sequence[str] | None, metric: str, what: str) -> tuple[str, ...]:
+def _classes(table: _Table, given: Sequence[str | int] | None, metric: str, what: str) -> tuple[str, ...]:
     """Return the names of the classes in the order of a model's outputs."""
     found = {_label_name(value) for value in table.labels}
     numeric = all(map(NUMBER.fullmatch, found))
-    classes = tuple(given or ()) or table.names or tuple(sorted(found, key=_number if numeric else str))
+    classes = (
+        tuple(map(_label_name, given or ())) or table.names or tuple(sorted(found, key=_number if numeric else str))
+    )
     scores = [name for name in found if NUMBER.fullmatch(name) and float(name) % 1]  # inf % 1 is NaN
     if scores and not (given or table.names):
         raise UserError(f"{what}: labels such as {min(scores)} are scores, which need the metric {REGRESSION_METRIC}")
-    different = {float(each) if NUMBER.fullmatch(each) else each.strip() for each in classes}  # 1 and 1.0 are equal
+    different = {float(each) if NUMBER.fullmatch(each) else each.strip().casefold() for each in classes}  # 1 equals 1.0
     if len(different) < max(2, len(classes)):
         raise UserError(f"{what} has the labels {excerpt(classes)}, but needs two or more, each with only one spelling")
     if metric == "f1" and len(classes) != 2:

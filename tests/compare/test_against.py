@@ -55,12 +55,15 @@ def test_a_model_that_has_not_drifted_passes_and_no_claim_is_judged(judged, mode
     assert "no drift: 1 measure exactly equal" in output
 
 
-def test_a_checkpoint_is_tested_against_its_pin(judged, rest, tmp_path, capsys):
+def test_a_checkpoint_is_tested_against_its_pin(judged, pin, rest, tmp_path, capsys):
     for seed, name in enumerate(("one", "other")):
         save_peaked(tmp_path / name, seed=seed, as_model=False)
     place, of_task = tmp_path / "one.yaml", ("--task", "rte", *rest)
     words = ("--checkpoint", tmp_path / "one", "--output", place, "--reason", "first", "--measure", "special-tokens")
     run(capsys, "pin", *words, *of_task)
+    code, output = judged("--checkpoint", tmp_path / "one", "--against", pin, *of_task)
+    assert code == 2, output
+    assert "attention-change on RTE needs the pretrained model: name it with the option `model`" in output
     code, output = judged("--checkpoint", tmp_path / "other", "--against", place, *of_task)
     assert (code, "special-tokens on RTE has drifted (24 examples, one seed each" in output) == (1, True), output
 

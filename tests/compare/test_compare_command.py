@@ -133,7 +133,9 @@ def test_a_pin_has_means_and_spreads_by_head_and_no_text(pinned, models, tiny_gl
 def test_models_are_compared_with_a_pin(capsys, pinned, models, rest):
     said = run(capsys, "compare", pinned, models[2], "--seeds", "3", *rest)
     assert "no drift: 2 measures exactly equal" in said
-    said = run(capsys, "compare", pinned, models[1], *rest, code=1)
+    line = told(capsys, "compare", pinned, models[1], *rest)
+    assert "attention-change on RTE needs the pretrained model of the checkpoint: name it with --model" in line
+    said = run(capsys, "compare", pinned, models[1], *HEADS, *rest, code=1)
     assert "(3 seeds against 1 seed, 24 examples; sd: standard deviations over seeds)" in said
     line = told(capsys, "compare", pinned, models[2], "--seeds", "2", "--limit", "12", *rest)
     assert "measured on different examples (24 and 12; all rows and limit 12)" in line

@@ -12,6 +12,7 @@ from importlib import metadata
 import pytest
 import torch
 import transformers.activations
+from jaxtyping import jaxtyped
 from sessions import local_session
 from tabulate import tabulate
 from tiny import save_bert
@@ -194,6 +195,14 @@ def test_a_new_process_finds_nothing_replaced(module, cls, name, other):
         assert doubt_in_a_new_process(module, cls, name) == ""
 
 
+def test_what_torch_compile_adds_to_a_module_is_accepted(ref, monkeypatch):
+    namespace = {"__name__": "torch._dynamo.generated"}
+    exec("def compiled(): pass", namespace)
+    for place in (transformers.utils.generic, modeling_bert):
+        monkeypatch.setattr(place, "__compiled_fn_1_bc2c2b1d", namespace["compiled"], raising=False)
+    check_code(ref)
+
+
 def test_a_module_of_a_class_of_the_user_is_refused(ref, monkeypatch):
     monkeypatch.setitem(transformers.activations.ACT2FN, "gelu", Silu)
     with pytest.raises(UserError, match="BertModel contains a Silu"):
@@ -370,6 +379,37 @@ def test_code_that_was_edited_after_its_import_is_refused(folder, file, keep_tim
         os.utime(folder / file, ns=(status.st_atime_ns, status.st_mtime_ns))
     with pytest.raises(UserError, match=rf"{file} was edited while this process was running"):
         digest_of_classes([module.Encoder])
+
+
+def test_own_code_may_use_packages_that_it_imports(folder, monkeypatch):
+    with (folder / "users_helper.py").open("a") as stream:
+        stream.write("from tabulate import tabulate\n")
+    module = imported()
+    monkeypatch.setattr(patches, "own_family", lambda name: Family(module.Encoder, module.Encoder, module.Encoder))
+    patches.check_libraries("users")
+    monkeypatch.setattr(module, "other", jaxtyped)
+    with pytest.raises(UserError, match="users_model.other is patched .code from jaxtyping"):
+        patches.check_libraries("users")
+
+
+def test_a_class_of_the_main_script_may_use_all_that_the_script_has_loaded(monkeypatch):
+    class Encoder:
+        __module__ = "__main__"
+
+    monkeypatch.setattr(sys.modules["__main__"], "table", tabulate, raising=False)
+    family = Family(Encoder, Encoder, Encoder)
+    monkeypatch.setattr(patches, "own_family", lambda name: family)
+    patches.check_libraries("users")
+    assert family.source.startswith(NO_SOURCE)
+
+
+def test_a_module_of_a_user_does_not_depend_on_the_script_that_imports_it(folder, monkeypatch):
+    """Packages such as datasets add a second name for the main module while they are imported."""
+    module = imported()
+    monkeypatch.setitem(sys.modules, "__mp_main__", sys.modules["__main__"])
+    monkeypatch.setitem(code.IMPORTED.importers, "__mp_main__", ["users_model"])
+    code._reached.cache_clear()
+    assert Family(module.Encoder, module.Encoder, module.Encoder).modules == {"users_model", "users_helper"}
 
 
 def test_code_without_a_source_file_is_never_stored():

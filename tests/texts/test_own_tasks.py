@@ -111,6 +111,7 @@ def test_classes_of_a_dataset_keep_their_order():
             "^task complaints has the labels \\('no',\\), but needs two or more, each with only one",
         ),
         ({"dev": ROWS | {"y": ["yes", "yes ", "no", "no"]}}, "has the labels \\('no', 'yes', 'yes '\\), but needs two"),
+        ({"dev": ROWS | {"y": ["yes", "Yes", "no", "no"]}}, "has the labels \\('Yes', 'no', 'yes'\\), but needs two"),
         ({"train": ROWS | {"y": ["1", "1.0", "0", "1"]}}, "has the labels .*, but needs two or more"),
         # Metrics
         ({"metric": "accurracy"}, "^task complaints: unknown metric 'accurracy': did you mean accuracy"),
@@ -198,6 +199,13 @@ def test_a_fault_of_a_task_file_is_one_line(tmp_path, text, message):
     with pytest.raises(bs.UserError, match=message) as error:
         read_task_file(tmp_path / "task.yaml")
     assert "\n" not in str(error.value)
+
+
+def test_labels_may_be_listed_as_numbers_or_as_text():
+    numbers = FRAME.assign(y=[1, 0, 1, 0])
+    assert task(dev=numbers, labels=[1, 0]) == task(dev=numbers, labels=["1", "0"])
+    with pytest.raises(bs.UserError, match="^labels must be"):
+        task(dev=numbers, labels=[1, None])
 
 
 def test_the_identity_covers_rows_labels_and_metric():

@@ -179,7 +179,7 @@ class AttentionMeasure(MapMeasure):
         if problem is None:
             return twin.to(context.resources.device)
         if self.compares:
-            raise NotApplicableError(f"{context.folder} cannot be compared with {context.subject.model}: {problem}")
+            raise NotApplicableError(f"{context.measured} cannot be compared with {context.subject.model}: {problem}")
         return None
 
 
