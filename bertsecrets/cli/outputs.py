@@ -296,7 +296,10 @@ def _open_claims(options: argparse.Namespace, run: "JudgedRun", *, several: bool
 def more_seeds_line(
     run: "JudgedRun", verdicts: Sequence["Verdict"], command: Sequence[str], whole: Sequence[str]
 ) -> str:
-    """Return a line about claims that lack seeds, with a command that adds seeds, or "" if no claim lacks seeds.
+    """Return a line about claims that lack seeds, with a command that adds seeds.
+
+    If no claim lacks seeds, the line says what would decide the undecided claims. It is empty if this is unknown or if
+    more than `NAMED_CLAIMS` claims are undecided.
 
     Args:
         command: The words of a command to which options for claims and seeds are added. If it is empty, the line
@@ -306,10 +309,11 @@ def more_seeds_line(
     from bertsecrets.report.text import ENOUGH_SEEDS, lacks_seeds
 
     lacking = [verdict for verdict in verdicts if lacks_seeds(verdict)]
+    others = [verdict for verdict in verdicts if verdict.outcome == "inconclusive" and not lacks_seeds(verdict)]
     if not lacking:
-        return ""
-    others = sum(verdict.outcome == "inconclusive" and not lacks_seeds(verdict) for verdict in verdicts)
-    rest = f" (undecided for other reasons: {others}, see -v)" if others else ""
+        texts = [f"{verdict.case}: {verdict.power}" for verdict in others if verdict.power]
+        return f"undecided: {'; '.join(texts)}" if 0 < len(texts) <= NAMED_CLAIMS else ""
+    rest = f" (undecided for other reasons: {len(others)}, see -v)" if others else ""
     line = f"more seeds may decide {counted(len(lacking), 'claim')}{rest}"
     more = ["--budget", NEXT_BUDGET] if run.session.wanted_seeds == AUTO else ["--seeds", str(ENOUGH_SEEDS)]
     claims = [word for verdict in lacking for word in ("--claim", str(verdict.case))]
