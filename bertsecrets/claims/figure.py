@@ -131,9 +131,7 @@ def source_names(names: Sequence[str]) -> str:
     """
     full = {P20: "P20, five seeds", P20_MEAN: "their mean", READERS: "readers of maps"}
     counted = {full.get(name, name): list(names).count(name) for name in names}
-    return ", and ".join(
-        f"{name}, for each of the two sides" if count == 2 else name for name, count in counted.items()
-    )
+    return ", and ".join(f"{name}, for either side" if count == 2 else name for name, count in counted.items())
 
 
 def published_gain(quantity: str, task_name: str, heads: Iterable[Sequence[int]] = FRAME_HEADS) -> float:
