@@ -231,6 +231,13 @@ def test_a_model_with_its_own_head_needs_no_pretrained_model(session, model, tin
     np.testing.assert_allclose(alone.measure("special-tokens").value("sep"), plain, atol=1e-6)
 
 
+def test_a_model_that_fails_in_training_mode_is_measured(session, model):
+    plain = direct_predictions(model, session)
+    for layer in model.bert.encoder.layer:
+        layer.attention.self.dropout = nn.Identity()  # transformers reads the attribute `p` in training mode
+    assert session.measure("scores", task="rte", checkpoint=model).samples["predicted"].tolist() == plain
+
+
 def test_a_backward_hook_changes_gradients(session, model):
     plain = session.measure("attention-gradients", task="rte", checkpoint=model).value("other")
     layer_of(model).register_full_backward_hook(
