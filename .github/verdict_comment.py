@@ -57,7 +57,7 @@ def get(event: dict[str, Any], old: Path, new: Path) -> int:
 
 
 def verdicts(run: int) -> bytes | None:
-    """Return the content of the verdicts file that a run of the tests uploaded, or None if there is none.
+    """Return the content of the verdicts file that a run of the tests uploaded, or None if it uploaded none.
 
     Raises:
         SystemExit: If the artifact is too large, or is not an archive with a verdicts file.

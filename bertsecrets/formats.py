@@ -56,7 +56,7 @@ class VerdictData(BaseModel):
     )
     verdict: Outcome | None = Field(
         description="reproduced: the data show the claimed order or equality; compatible: the data do not contradict "
-        "the published figure, which is no evidence of equality; deviates: the data contradict the claim, or the "
+        "the published figure, which is not evidence of equality; deviates: the data contradict the claim, or the "
         "effect is too small to matter; inconclusive: the evidence is not sufficient either way; degenerate: the "
         "model has collapsed; not applicable: the model or the task does not have what the claim is about; null: the "
         "claim could not be measured (see `error`). Before 3.0, the verdict on a published figure was reproduced "

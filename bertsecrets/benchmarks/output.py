@@ -88,7 +88,7 @@ def start_folder(config: pytest.Config) -> AbstractContextManager[None]:
 
 @contextmanager
 def uncaptured(config: pytest.Config) -> Iterator[None]:
-    """Disable pytest's output capture, and start on a new line of the terminal."""
+    """Until the block ends, disable pytest's output capture; start on a new line of the terminal."""
     capture: Any = config.pluginmanager.get_plugin("capturemanager")
     terminal: Any = config.pluginmanager.get_plugin("terminalreporter")
     with nullcontext() if capture is None else capture.global_and_fixture_disabled():

@@ -102,7 +102,7 @@ class Claim(References):
             raise ValueError(f"arguments of quantity {self.quantity}: {first_problem(error, taken)}") from error
         compares = any(need.whose == "against" for need in QUANTITIES[self.quantity].needs.values())
         if compares and self.against in (None, self.initialisation):
-            raise ValueError(f"quantity {self.quantity} compares two initialisations: give the other one as `against`")
+            raise ValueError(f"quantity {self.quantity} compares two initialisations: give another one as `against`")
         around = isinstance(self.expect, Figure)
         bare = [name for name, figure in self.tasks.items() if figure.published is None]
         if around and self.published is None and bare:

@@ -132,12 +132,10 @@ def _compare_verdicts(options: argparse.Namespace) -> tuple["Findings", bool]:
             sides = f"{options.before} and {options.after} were measured on different rows"
             raise UserError(f"{sides} ({excerpt(difference, 200)}): compare runs on the same rows")
     findings = change_findings(changes)
-    if options.fail_on and (
-        errors := [each.after for each in changes.of_kind("worse") if each.after and not each.after.verdict]
-    ):
-        raise UserError(
-            f"{options.after}: {errors[0].id} ended in an error ({excerpt(errors[0].reason, 200)}): run it again"
-        )
+    failed = [change.after for change in changes.of_kind("worse") if change.after and change.after.verdict is None]
+    if options.fail_on and failed:
+        error = f"{failed[0].id} ended in an error ({excerpt(failed[0].reason, 200)})"
+        raise UserError(f"{options.after}: {error}: judge this claim again")
     if options.fail_on is None or changes.of_kind("worse"):
         return findings, options.fail_on is not None
     if not any(change.before and change.after for change in changes.verdicts):

@@ -86,7 +86,7 @@ class FrameHeads(EncoderMeasure):
 
 
 def frame_observer(alignment: Alignment, sentences: Sequence[FrameSentence], layers: int, heads: int) -> PairObserver:
-    """Return the observer for a pass over the sentences. They must be encoded in the same order with `encode_words`."""
+    """Return the observer for a pass over the sentences. They must be encoded with `encode_words`, in this order."""
     elements = alignment.mark([s.core_elements for s in sentences])
     targets = alignment.mark([[s.target] for s in sentences])
     every, zipped = all_pairs(elements, targets), zipped_pairs(elements, targets)

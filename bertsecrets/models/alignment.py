@@ -21,9 +21,9 @@ Marks = Bool[np.ndarray, "examples tokens"]
 class Alignment:
     """The position of every token in its text.
 
-    `offsets` are the start and end (exclusive) of each token in characters. `part` is the index of the text that
-    contains the token (0 or 1), or -1 for special tokens and padding. The number of columns is the length of the
-    longest example.
+    `offsets` are the character positions at which each token starts and ends (exclusive). `part` is the index of the
+    text that contains the token (0 or 1), or -1 for special tokens and padding. The number of columns is the length of
+    the longest example.
     """
 
     offsets: Int[np.ndarray, "examples tokens 2"]

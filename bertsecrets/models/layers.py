@@ -69,7 +69,7 @@ def attention_shape(model: Any) -> tuple[int, int]:
 
 
 def layer_of(name: str) -> tuple[str, int] | None:
-    """Return a weight's name with `*` instead of its layer index, and the layer index. If there is none, return None.
+    """Return a weight's name with `*` instead of its layer index, and the layer index, or None if it has none.
 
     >>> layer_of("encoder.layer.11.output.dense.bias")
     ('encoder.layer.*.output.dense.bias', 11)

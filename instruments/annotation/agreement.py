@@ -61,7 +61,7 @@ def label_agreement(first: Sequence[str], second: Sequence[str]) -> Agreement:
 
 
 def set_agreement(maps: MapSet) -> Agreement | None:
-    """Return the agreement of first and second labels on maps that have both, or None if there are no such maps."""
+    """Return the agreement of first and second labels on maps that have both, or None if no map has both."""
     pairs = [(first, second) for first, second in zip(*map(maps.of_annotator, (0, 1)), strict=True) if first and second]
     return label_agreement(*zip(*pairs, strict=True)) if pairs else None
 

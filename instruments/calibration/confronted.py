@@ -39,7 +39,7 @@ class Assumption:
 
     Args:
         check: The check of the assumption against evidence on record, or `none`.
-        why_none: Why there is no evidence for or against the assumption, if nothing checks it.
+        why_none: Why nothing checks the assumption, if nothing does.
     """
 
     text: str

@@ -201,7 +201,7 @@ def test_a_run_without_a_terminal_plugin_ends_as_usual(run, tmp_path):
     code, output = run(*words, "--report", "results", "-p", "no:terminal")
     assert code == 0, output
     verdicts = json.loads((tmp_path / "results" / "verdicts.json").read_text())["verdicts"]
-    assert [each["id"] for each in verdicts] == ["G1-rte-luck"]  # there are no frames for B1
+    assert [each["id"] for each in verdicts] == ["G1-rte-luck"]  # B1 lacks frames
 
 
 def test_paths_in_the_documented_form_do_not_move_pytests_root(run, tmp_path, tiny_bert, tiny_glue):

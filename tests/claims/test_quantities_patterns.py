@@ -85,7 +85,7 @@ def test_heads_on_special_tokens_need_no_classifier():
     without = gridded("special-tokens", cls=cls, sep=np.full((40, 2, 2), np.nan), sep_sum=np.full((40, 2, 2), np.nan))
     assert read("special-token-attention", without) == pytest.approx(0.1)
     nothing = gridded("special-tokens", **{kind: np.full((40, 2, 2), np.nan) for kind in ("cls", "sep", "sep_sum")})
-    with pytest.raises(NotApplicableError, match=r"no \[CLS\] and no \[SEP\]"):
+    with pytest.raises(NotApplicableError, match=r"neither \[CLS\] nor \[SEP\]"):
         read("heads-on-special-tokens", nothing)
     assert verdict("A4-rte-special-tokens", special).outcome == "reproduced"
 

@@ -181,7 +181,7 @@ def test_an_unknown_claim_is_reported_with_similar_ones(wrong, like):
         (
             GOOD.replace("attention-change", "scores").replace("last-two-layers", "score-difference"),
             2,
-            "quantity score-difference compares two initialisations: give the other one as `against`",
+            "quantity score-difference compares two initialisations: give another one as `against`",
         ),
         (GOOD.replace("source: K19", "source: ; K19"), 3, "source: expected a source, such as K19 section 4.3"),
         (GOOD.replace("source: K19", "source: ' '"), 3, "source: expected a source, such as K19 section 4.3"),

@@ -40,7 +40,7 @@ SCORES = ("measure", "scores", "--task", "rte", "--init", "untrained")
 
 
 def test_a_null_device_takes_any_output(capsys, shared):
-    assert run(capsys, *SCORES, *shared, "--json", "/dev/null").startswith("/dev/null: scores of ")
+    assert run(capsys, *SCORES, *shared, "--json", "/dev/null").startswith("wrote /dev/null: scores of ")
 
 
 def test_a_different_corpus_is_neither_overwritten_nor_reused(capsys, tmp_path):

@@ -210,7 +210,7 @@ def test_a_worse_verdict_fails_on_request(capsys, tmp_path):
     error = of(("D2-rte", {"verdict": None, "reason": "no space left"})).model_dump(mode="json")
     write_json(tmp_path / "error.json", error)
     line = told(capsys, "compare", good, tmp_path / "error.json", "--fail-on", "worse")
-    assert "error.json: D2-rte ended in an error (no space left): run it again" in line
+    assert "error.json: D2-rte ended in an error (no space left): judge this claim again" in line
     assert "--fail-on applies only to files of verdicts" in told(capsys, "compare", "m", "n", "--fail-on", "worse")
 
 

@@ -79,7 +79,7 @@ def test_jobs_that_wait_for_each_other_need_no_worker(capsys, shared, tmp_path, 
     arguments = ("run", "--task", "rte", "--claim", "D1-pretrained", *shared, "--store", tmp_path / "runs", "--jobs", 2)
     main([str(argument) for argument in arguments])
     said = capsys.readouterr().err
-    assert "2 jobs to run, including 1 checkpoint to train" in said
+    assert "2 jobs to run, including 1 training in float32" in said
     assert "2 of 2: measure scores " in said
 
 

@@ -130,7 +130,8 @@ def test_named_heads_attend_to_equal_words_beyond_chance():
 
 def test_heads_are_selected_by_the_cost_of_disabling_them():
     gains = np.array([[-9.0, 1, 2], [3, 4, -8]])
-    answers = {"baseline_predicted": np.arange(40) % 2, "predicted": np.zeros((6, 40)), "target": np.zeros(40)}
+    target = np.arange(40) % 2
+    answers = {"baseline_predicted": target, "predicted": np.zeros((6, 40)), "target": target}
     grids = tuple(measured("head-ablation", {"score": gains}, answers, name) for name in ("stsb", "rte"))
     harmful = np.zeros((2, 3))
     harmful[0, 0] = harmful[1, 2] = 0.1
