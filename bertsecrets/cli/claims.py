@@ -57,10 +57,7 @@ def claims(options: argparse.Namespace) -> None:
 
 
 def explain(options: argparse.Namespace) -> None:
-    """Print everything about a claim, for all variants and tasks that the given name covers.
-
-    If these tasks include the user's own tasks, only the user's own tasks are shown.
-    """
+    """Print everything about a claim, for each variant and task, or only for the user's own tasks if there are any."""
     from bertsecrets.claims.loading import find_cases
     from bertsecrets.report.explanation import claim_lines
     from bertsecrets.settings import load_settings

@@ -1,7 +1,6 @@
 """User-defined tasks: texts and labels that a user provides as a table in memory, a CSV or TSV file, or a task file.
 
-Rows are read and checked once, when the task is created. A task contains its rows, so that it can be sent to another
-process.
+A task contains its rows, which are read and checked when it is created, so that it can be sent to another process.
 """
 
 import csv
@@ -16,7 +15,6 @@ from typing import Any
 
 from bertsecrets.arguments import checked, is_text
 from bertsecrets.errors import UserError, errors_in, excerpt, near_matches, quoted
-from bertsecrets.progress import counted
 from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, lines_of, read_text, read_yaml
 from bertsecrets.store.files import file_sha256
 from bertsecrets.texts.glue import Split
@@ -121,8 +119,8 @@ class OwnTask(Task):
         vars(self).update(file=file, data_files=data_files, splits=splits, fingerprints=fingerprints)
         for split, rows in splits.items():
             if is_constant(self, rows.targets()):
-                about = "about " if self.regression else ""
-                raise UserError(f"{what}, {split}: every label is {about}{rows.labels[0]}: add rows with other labels")
+                label = f"about {rows.labels[0]}" if self.regression else rows.labels[0]
+                raise UserError(f"{what}, {split}: every label is {label}: add rows with other labels")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OwnTask) and self.fingerprints == other.fingerprints
@@ -221,7 +219,7 @@ def _read_file(path: Path) -> tuple[dict[str, list[str]], Callable[[int], str]]:
         raise UserError(f"{path}, line 1: two columns have the same name: rename one of them")
     for fields, line in rows:
         if len(fields) != len(header):
-            raise UserError(f"{path}, line {line}: {counted(len(fields), 'field')}, but {len(header)} in the header")
+            raise UserError(f"{path}, line {line} has {len(fields)} instead of {len(header)} fields")
         merged = lines_of("\t".join(fields))  # the lines that quotation marks may have merged
         if delimiter == "\t" and len(merged) > 1 and {each.count("\t") for each in merged} == {len(header) - 1}:
             raise UserError(f"{path}, line {line}: quotation marks merge {len(merged)} rows: save the file as CSV")

@@ -141,7 +141,7 @@ def test_a_fault_is_one_line_that_names_its_row(given, message):
     ("text", "message"),
     [
         ('a,b,y\n"x\ny",z,no\nx,y,\n', "line 4: column 'y' has no value"),
-        ("a,b,y\nx,y,no,z\n", "line 2: 4 fields, but 3 in the header"),
+        ("a,b,y\nx,y,no,z\n", "line 2 has 4 instead of 3 fields"),
         ('a,b,y\nx,"y,no\n', "line 2: unexpected end of data: an open quotation mark or"),
         ("a,a,y\nx,y,no\n", "line 1: two columns have the same name"),
         ("", "rows.csv is empty or begins with an empty line: its first line must name"),
