@@ -76,8 +76,7 @@ class OwnTask(Task):
             dev: Validation rows, on which models are measured.
             train: Training rows, which are only needed to fine-tune models.
             texts: Name of the text column, or names of both text columns if each row has a text pair.
-            label: Name of the label column. Labels are names or numbers of classes. If the metric is `pearson`, they
-                are scores.
+            label: Name of the column that contains the labels: names or numbers of classes or, for `pearson`, scores.
             metric: `accuracy`, `f1` (F1 of the second of two classes), or `pearson` (for regression).
             labels: Names of the classes, in the order of a model's outputs. By default, these are the classes that
                 occur in the training rows, in alphabetical or numerical order.
@@ -119,8 +118,8 @@ class OwnTask(Task):
         vars(self).update(file=file, data_files=data_files, splits=splits, fingerprints=fingerprints)
         for split, rows in splits.items():
             if is_constant(self, rows.targets()):
-                label = f"about {rows.labels[0]}" if self.regression else rows.labels[0]
-                raise UserError(f"{what}, {split}: every label is {label}: add rows with other labels")
+                value = f"about {rows.labels[0]}" if self.regression else rows.labels[0]
+                raise UserError(f"{what}, {split}: every label is {value}: add rows with other labels")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OwnTask) and self.fingerprints == other.fingerprints
@@ -213,10 +212,8 @@ def _read_file(path: Path) -> tuple[dict[str, list[str]], Callable[[int], str]]:
         rows = [(fields, reader.line_num) for fields in reader if fields]
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: {error}: an open quotation mark or a long text?") from error
-    if not header:
-        raise UserError(f"{path} is empty or begins with an empty line: its first line must name the columns")
-    if len({*header}) < len(header):
-        raise UserError(f"{path}, line 1: two columns have the same name: rename one of them")
+    if len({*header}) < max(1, len(header)):
+        raise UserError(f"{path}: the first line must name the columns, and each name must be unique")
     for fields, line in rows:
         if len(fields) != len(header):
             raise UserError(f"{path}, line {line} has {len(fields)} instead of {len(header)} fields")

@@ -143,8 +143,8 @@ def test_a_fault_is_one_line_that_names_its_row(given, message):
         ('a,b,y\n"x\ny",z,no\nx,y,\n', "line 4: column 'y' has no value"),
         ("a,b,y\nx,y,no,z\n", "line 2 has 4 instead of 3 fields"),
         ('a,b,y\nx,"y,no\n', "line 2: unexpected end of data: an open quotation mark or"),
-        ("a,a,y\nx,y,no\n", "line 1: two columns have the same name"),
-        ("", "rows.csv is empty or begins with an empty line: its first line must name"),
+        ("a,a,y\nx,y,no\n", "rows.csv: the first line must name the columns, and each"),
+        ("", "rows.csv: the first line must name the columns"),
     ],
 )
 def test_a_fault_of_a_file_names_its_line(tmp_path, text, message):
