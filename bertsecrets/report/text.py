@@ -316,7 +316,7 @@ def _multiple_testing_lines(result: TogetherData) -> Iterator[str]:
     if result.judged < 2:  # nothing to correct for
         return
     alarms = format_number(result.false_alarms)
-    line = f"at most {alarms} of {result.judged} claims are expected to deviate by chance"
+    line = f"if every claim held exactly at its limit, up to {alarms} of {result.judged} would deviate by chance"
     deviations = len(result.surviving) + len(result.not_surviving)
     if deviations:
         remain = "remains" if deviations == 1 else "remain"

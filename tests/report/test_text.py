@@ -112,7 +112,7 @@ def test_a_run_without_deviations_reports_how_many_would_deviate_by_chance():
     """The error rates of two claims, 5 % each, sum to .1."""
     judged = [verdict(name, "reproduced", 1.0, 0.001) for name in ("C2-rte", "C3-rte")]
     (line,) = run_lines(judged, 0.95)
-    assert line == "at most 0.1 of 2 claims are expected to deviate by chance"
+    assert line == "if every claim held exactly at its limit, up to 0.1 of 2 would deviate by chance"
     assert run_lines(judged[:1], 0.95) == []  # nothing to correct for
 
 
