@@ -177,11 +177,14 @@ def drift_message(measure: Compared) -> str:
 
 def comparison_line(comparison: Comparison) -> str:
     """Return the outcome of a comparison in one line."""
+    left_out = sum(measure.outcome == "not comparable" for measure in comparison.measures)
+    return _outcome_line(comparison) + (f"; not compared: {counted(left_out, 'measure')}" if left_out else "")
+
+
+def _outcome_line(comparison: Comparison) -> str:
     compared = [measure for measure in comparison.measures if measure.outcome != "not comparable"]
     drifted = [measure for measure in compared if measure.outcome == "drift"]
     count = counted(len(compared), "measure")
-    if len(compared) < len(comparison.measures):
-        count = f"{len(compared)} of {counted(len(comparison.measures), 'measure')}"
     rate = f"false discovery rate {100 * comparison.rate:.3g}% over all heads and measures"
     if drifted:
         alone = any(measure.counted == "examples" and measure.differences for measure in drifted)

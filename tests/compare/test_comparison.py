@@ -9,7 +9,7 @@ from measurements import SETTINGS, gridded, measured, scored
 from bertsecrets.compare.comparison import compare, discoveries, errors_over_examples, mcnemar
 from bertsecrets.compare.sides import MeasureOnTask, Side, _part, part_of
 from bertsecrets.errors import UserError
-from bertsecrets.report.findings import drift_findings, drift_message
+from bertsecrets.report.findings import comparison_line, drift_findings, drift_message
 from bertsecrets.report.html import comparison_page
 from bertsecrets.types import Measurement, Provenance, Subject
 
@@ -166,6 +166,12 @@ def test_a_side_whose_maps_cannot_be_read_is_drift_only_if_the_other_can():
     for after in (good, broken):
         with pytest.raises(UserError, match="cannot be compared: the maps do not sum to 1"):
             compare(broken, after, SETTINGS)
+
+
+def test_measures_that_are_not_compared_are_counted():
+    maps, scores = attention(np.random.default_rng(0), 2), answers(np.random.default_rng(0), 2, 0.7)
+    comparison = compare(side("pin", maps, scores), side("new", maps), SETTINGS)
+    assert comparison_line(comparison) == "no drift: 1 measure exactly equal; not compared: 1 measure"
 
 
 def test_missing_numbers_are_drift():
