@@ -85,5 +85,7 @@ def conclude_baseline(
         write_json(baseline.path, changes.after.model_dump(mode="json"))
     changed = [] if current.accepted is None else [change_findings(changes).text()]
     if degenerate := sum(verdict.verdict == "degenerate" for verdict in changes.after.verdicts):
-        changed += [f"accepted as degenerate: {counted(degenerate, 'claim')}, of which no later verdict can be worse"]
+        changed += [
+            f"accepted as degenerate: {counted(degenerate, 'claim')}, which later runs can fail only with an error"
+        ]
     return [*lines, *changed, f"baseline: {baseline.path.resolve()}"]

@@ -311,8 +311,8 @@ def more_seeds_line(
     lacking = [verdict for verdict in verdicts if lacks_seeds(verdict)]
     others = [verdict for verdict in verdicts if verdict.outcome == "inconclusive" and not lacks_seeds(verdict)]
     if not lacking:
-        texts = [f"{verdict.case}: {verdict.power}" for verdict in others if verdict.power]
-        return f"undecided: {'; '.join(texts)}" if 0 < len(texts) <= NAMED_CLAIMS else ""
+        texts = [f"{verdict.case} ({verdict.power})" for verdict in others if verdict.power]
+        return f"undecided: {', '.join(texts)}" if 0 < len(texts) <= NAMED_CLAIMS else ""
     rest = f" (undecided for other reasons: {len(others)}, see -v)" if others else ""
     line = f"more seeds may decide {counted(len(lacking), 'claim')}{rest}"
     more = ["--budget", NEXT_BUDGET] if run.session.wanted_seeds == AUTO else ["--seeds", str(ENOUGH_SEEDS)]

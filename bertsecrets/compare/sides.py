@@ -238,13 +238,11 @@ def measured_side(
             parts.append(part_of(request, [measure(request, seed) for seed in seeds]))
         except RunError:
             raise
-        except NotGivenError as error:
-            if required:
-                raise UserError(f"{request} {error}") from error
-            left_out[str(request)] = error
         except MisreadError as error:
             parts.append(_part(request, seeds, collapsed=one_line(error)))
         except UserError as error:
+            if required and isinstance(error, NotGivenError):
+                raise UserError(f"{request} {error}") from error
             left_out[str(request)] = error
         if stop_on_collapse and parts and parts[-1].collapsed:
             break

@@ -15,7 +15,15 @@ from uuid import uuid4
 from bertsecrets.arguments import checked
 from bertsecrets.errors import UserError, first_line
 from bertsecrets.progress import log
-from bertsecrets.store.code import MAIN_MODULES, digest_of_classes, imports, undescribed, users_modules
+from bertsecrets.store.code import (
+    MAIN_MODULES,
+    digest_of_classes,
+    has_source,
+    imports,
+    is_installed,
+    undescribed,
+    users_modules,
+)
 from bertsecrets.store.entries import NO_SOURCE
 
 ENTRY_POINT_GROUP = "bertsecrets.families"  # group of entry points, which are named after model types
@@ -231,7 +239,9 @@ class Family:
         Raises:
             UserError: If a file was edited after it was imported.
         """
-        if (why := undescribed(cls.__module__ for cls in self._classes)) is not None:
+        unsaved = [cls.__name__ for cls in self._classes if not has_source(cls)]
+        why = f"{unsaved[0]} is not defined in the file of a module that can be imported" if unsaved else None
+        if why := why or undescribed(cls.__module__ for cls in self._classes):
             _say(f"results of {self.config.model_type} are not stored, because {why}: see docs/families.md")
         return digest_of_classes(self._classes) or f"{NO_SOURCE} {self._token}"
 
@@ -242,14 +252,16 @@ class Family:
         return frozenset(modules | users_modules(modules))
 
     @property
-    def packages(self) -> frozenset[str]:
-        """The names of the packages that these modules import.
+    def imported(self) -> frozenset[str]:
+        """The names of the loaded modules of all installed packages that the modules of these classes import.
 
-        The main module may use all loaded packages, because results of its classes are not stored.
+        Classes of the main module may use all loaded modules, because their results are not stored.
         """
-        in_main = any(cls.__module__ in MAIN_MODULES for cls in self._classes)
-        names = sys.modules if in_main else {name for module in self.modules for name in imports(module)}
-        return frozenset(name.partition(".")[0] for name in names if ":" not in name)
+        if any(cls.__module__ in MAIN_MODULES for cls in self._classes):
+            return frozenset(sys.modules)
+        names = {name for module in self.modules for name in imports(module)}
+        packages = {name for name in names if name.isidentifier() and is_installed(name)}
+        return frozenset(name for name in sys.modules if name.partition(".")[0] in packages)
 
     @property
     def _classes(self) -> list[type]:

@@ -79,7 +79,7 @@ def check_libraries(name: str | None, model: Any = None) -> None:
     """
     family = own_family(name)
     own = family.modules if family else frozenset()
-    allowed = own | (family.packages if family else frozenset())
+    allowed = own | (family.imported if family else frozenset())
     used = {kind for module in (model.modules() if model is not None else ()) for kind in type(module).__mro__}
     for kind in used:
         if (origin := _foreign(kind, allowed)) is not None:
@@ -91,8 +91,8 @@ def check_libraries(name: str | None, model: Any = None) -> None:
     for home in sorted({*names, *filter(None, homes)} & sys.modules.keys()):
         if home in own - {*MAIN_MODULES} or home.partition(".")[0] in MODEL_LIBRARIES:
             _check_module(home, allowed if home in own else ())
-    _check_attention(model, allowed)
-    _check_tables(allowed)
+    _check_attention(model, own)
+    _check_tables(own)
     _check_kernels()
 
 
@@ -235,7 +235,7 @@ def _untrusted(value: Any, own: Collection[str]) -> str | None:
             home = home_of(part)
         elif (home := str((part if issubclass(type(part), type) else type(part)).__module__)) not in sys.modules:
             continue  # a type of an extension module, which may have any name
-        if not {home, home.partition(".")[0]} & {*own} and not _is_trusted(home):
+        if home not in own and not _is_trusted(home):
             return f"code from {home}"
     return None
 

@@ -392,15 +392,30 @@ def test_own_code_may_use_packages_that_it_imports(folder, monkeypatch):
         patches.check_libraries("users")
 
 
-def test_a_class_of_the_main_script_may_use_all_that_the_script_has_loaded(monkeypatch):
+def test_own_code_that_was_replaced_by_a_module_that_it_does_not_import_is_refused(folder, monkeypatch):
+    (folder / "users_package").mkdir()
+    for name, text in (("__init__", ""), ("model", USERS_MODEL), ("later", "def later(self): pass\n")):
+        (folder / "users_package" / f"{name}.py").write_text(text)
+    importlib.invalidate_caches()
+    module = importlib.import_module("users_package.model")
+    monkeypatch.setattr(patches, "own_family", lambda name: Family(module.Encoder, module.Encoder, module.Encoder))
+    patches.check_libraries("users")
+    monkeypatch.setattr(module, "other", importlib.import_module("users_package.later").later)
+    with pytest.raises(UserError, match="users_package.model.other is patched .code from users_package.later"):
+        patches.check_libraries("users")
+
+
+def test_a_class_of_the_main_script_may_use_all_that_the_script_has_loaded(monkeypatch, caplog):
     class Encoder:
-        __module__ = "__main__"
+        __module__, model_type = "__main__", "users"
 
     monkeypatch.setattr(sys.modules["__main__"], "table", tabulate, raising=False)
     family = Family(Encoder, Encoder, Encoder)
     monkeypatch.setattr(patches, "own_family", lambda name: family)
     patches.check_libraries("users")
+    families._say.cache_clear()
     assert family.source.startswith(NO_SOURCE)
+    assert "results of users are not stored, because Encoder is not defined in the file of a module" in caplog.text
 
 
 def test_a_module_of_a_user_does_not_depend_on_the_script_that_imports_it(folder, monkeypatch):

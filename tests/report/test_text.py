@@ -64,7 +64,7 @@ def test_a_run_ends_with_the_command_that_adds_the_seeds_that_claims_lack(run):
     command = ["bertsecrets", "report", "--model", "my bert"]
     assert proposal(run, command, [], in_sequence=False) == ""  # nothing is open
     known = [replace(each, power="6 seeds would decide this") for each in run if each.outcome == "inconclusive"]
-    assert proposal(known, command, [], in_sequence=False) == "undecided: C1-rte: 6 seeds would decide this"
+    assert proposal(known, command, [], in_sequence=False) == "undecided: C1-rte (6 seeds would decide this)"
     assert proposal(known * 7, command, [], in_sequence=False) == ""
     lacking = [
         replace(each, open=True) for each in (verdict("E1-rte", "inconclusive"), verdict("E1-mrpc", "inconclusive"))
