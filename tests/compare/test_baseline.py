@@ -141,6 +141,12 @@ def test_findings_are_accepted_and_regressions_fail(report, tmp_path):
     report(0.35, code=1)
 
 
+def test_accepting_a_degenerate_verdict_is_pointed_out(report):
+    assert "accepted as degenerate" not in report(0.9, "--update-baseline")
+    said = report(0.1, "--update-baseline")
+    assert "accepted as degenerate: 1 claim, which later runs can fail only with an error" in said
+
+
 def test_accepted_failures_are_marked_on_the_page_and_in_the_summary(report, tmp_path):
     pytest.importorskip("altair")
     report(0.35, "--update-baseline")

@@ -168,6 +168,13 @@ def test_a_side_whose_maps_cannot_be_read_is_drift_only_if_the_other_can():
             compare(broken, after, SETTINGS)
 
 
+def test_as_many_examples_with_other_texts_are_not_compared():
+    before = side("a", answers(np.random.default_rng(0), 2, 0.7))
+    after = replace(before, parts=tuple(part.model_copy(update={"data": "other"}) for part in before.parts))
+    with pytest.raises(UserError, match="measured on different examples .* examples each, with other texts"):
+        compare(before, after, SETTINGS)
+
+
 def test_measures_that_are_not_compared_are_counted():
     maps, scores = attention(np.random.default_rng(0), 2), answers(np.random.default_rng(0), 2, 0.7)
     comparison = compare(side("pin", maps, scores), side("new", maps), SETTINGS)
