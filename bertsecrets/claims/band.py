@@ -10,6 +10,8 @@ from bertsecrets.claims.estimate import MANY_DEGREES, Estimate
 from bertsecrets.claims.figure import TaskFigure
 
 Ends = tuple[float, float]
+Error = tuple[float, float]  # a standard error and its degrees of freedom
+Errors = Sequence[Error]
 SMALLEST_EFFECTS = {
     "points": (0.5, "half a point, less than a meaningful difference in GLUE's tables"),
     "percent": (1.0, "one map or head in a hundred"),
@@ -49,25 +51,41 @@ def smallest(unit: str) -> tuple[float, str]:
     return SMALLEST_EFFECTS.get(unit, (0.0, ""))
 
 
-def reach(parts: Sequence[tuple[float, float]], confidence: float) -> float:
-    """Return the half-width of the confidence interval for a sum of independent errors (Welch-Satterthwaite).
+def reach(errors: Errors, confidence: float) -> float:
+    """Return the half-width of a confidence interval for a sum of errors, some of which are estimated from few seeds.
+
+    It is the root of the sum of squares of the half-widths for each error.
 
     Args:
-        parts: Standard errors, each with its degrees of freedom.
+        errors: Standard errors, each with its degrees of freedom.
 
-    >>> round(reach([(1.0, float("inf"))], 0.95), 2)
-    1.96
+    >>> round(reach([(1.0, float("inf"))], 0.95), 2), round(reach([(1.0, float("inf")), (1.0, 4.0)], 0.95), 2)
+    (1.96, 3.4)
     """
-    from scipy.special import stdtrit  # scipy.stats would take five times as long to import
-
-    error, degrees = combined(parts)
-    return float(stdtrit(degrees, (1 + confidence) / 2)) * error
+    return combined(_reaches(errors, confidence))[0]
 
 
-def combined(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+def p_beyond(distance: float, errors: Errors, confidence: float) -> float:
+    """Return a two-sided p-value, which is below 1 - `confidence` if a distance from 0 exceeds `reach`."""
+    from scipy.special import stdtr, stdtrit  # scipy.stats would take five times as long to import
+
+    half, degrees = combined(_reaches(errors, confidence))
+    if distance <= 0 or half == 0:
+        return float(distance <= 0)
+    return 2 * float(stdtr(degrees, -distance / half * stdtrit(degrees, (1 + confidence) / 2)))
+
+
+def _reaches(errors: Errors, confidence: float) -> list[Error]:
+    """Return the half-width of the confidence interval for each error, with its degrees of freedom."""
+    from scipy.special import stdtrit
+
+    return [(stdtrit(min(degrees, MANY_DEGREES), (1 + confidence) / 2) * error, degrees) for error, degrees in errors]
+
+
+def combined(errors: Errors) -> Error:
     """Return the standard error of a sum of independent errors, and its degrees of freedom (Welch-Satterthwaite)."""
-    total = sum(error**2 for error, _ in parts)
-    doubt = sum(error**4 / degrees for error, degrees in parts)
+    total = sum(error**2 for error, _ in errors)
+    doubt = sum(error**4 / degrees for error, degrees in errors)
     return float(np.sqrt(total)), min(total**2 / doubt, MANY_DEGREES) if doubt > 0 else MANY_DEGREES
 
 
