@@ -8,6 +8,7 @@ import yaml
 from bertsecrets.claims.expectations import Equality, Figure
 from bertsecrets.claims.loading import load_claims
 from bertsecrets.claims.schema import Case, Claim
+from bertsecrets.errors import UserError
 from bertsecrets.reading import YAML_LIMIT, read_text, read_yaml
 from bertsecrets.settings import load_settings
 
@@ -39,21 +40,23 @@ def _of_figures(claim: Claim, entry: yaml.MappingNode) -> Iterator[Edit]:
         if (written := _value(figure, "band")) is not None:
             yield written.start_mark.index, written.end_mark.index, shown
         else:
-            assert figure.flow_style, f"{claim.name}: write the figure of {key.value} in braces"
+            if not figure.flow_style:
+                raise UserError(f"{claim.name}: write the figure of {key.value} in braces, such as {{published: 64.6}}")
             place = figure.end_mark.index - 1
             yield place, place, f"{', ' if figure.value else ''}band: {shown}"
 
 
 def _of_claim(claim: Claim, entry: yaml.MappingNode, text: str) -> Edit:
-    """Return the limit of an order or an equality, together with the smallest effect of interest."""
+    """Return the limit of an order or an equality, together with the smallest effect of interest if it is used."""
     assert not isinstance(claim.expect, Figure)
-    kind = "equal" if isinstance(claim.expect, Equality) else claim.expect.kind
-    shown = f"{{{kind}: {claim.expect.value:g}, smallest_effect: {claim.cases[0].smallest_effect[0]:g}}}"
+    size = claim.cases[0].smallest_effect[0]
+    used = isinstance(claim.expect, Equality) or claim.expect.judges(size)
+    shown = f"{{{claim.expect.kind}: {claim.expect.value:g}{f', smallest_effect: {size:g}' if used else ''}}}"
     if (written := _value(entry, "band")) is not None:
         return written.start_mark.index, written.end_mark.index, shown
     expect = _value(entry, "expect")
     assert expect is not None
-    line = text.index("\n", expect.end_mark.index - 1)
+    line = (text + "\n").index("\n", expect.end_mark.index - 1)
     return line, line, f"\n  band: {shown}"
 
 

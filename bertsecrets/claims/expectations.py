@@ -48,6 +48,8 @@ class Evidence:
         level: Confidence level of the interval that decides an order or an equality.
         confidence: Confidence level of the run. The band around a published figure has the same level.
         early: Factor applied to the error rate of deviations from a published figure; below 1 if more seeds may follow.
+        sampled: Estimate that includes the sampling of examples, if `observed` does not because the published figure
+            was measured on the same examples. None if seeds account for the uncertainty.
     """
 
     case: JudgedCase
@@ -57,11 +59,12 @@ class Evidence:
     level: float
     confidence: float
     early: float = 1.0
+    sampled: Estimate | None = None
 
     @cached_property
     def interval(self) -> Ends:
         """The confidence interval of the quantity."""
-        return self.observed.interval(self.level)
+        return (self.sampled or self.observed).interval(self.level)
 
     @cached_property
     def limits(self) -> Ends | None:
@@ -131,10 +134,14 @@ class Order(_Expectation):
         """1 if the quantity should lie above the limit, and -1 if it should lie below the limit."""
         return 1.0 if self.kind == "above" else -1.0
 
+    def judges(self, size: float) -> bool:
+        """Return whether the quantity must exceed a smallest effect of this size, and not only the limit."""
+        return 0 <= self.sign * self.value <= size
+
     def threshold(self, case: JudgedCase) -> float:
         """Return the threshold that `sign` times the quantity must exceed for the claim to hold."""
-        limit, size = self.sign * self.value, case.smallest_effect[0]
-        return size if 0 <= limit <= size else limit
+        size = case.smallest_effect[0]
+        return size if self.judges(size) else self.sign * self.value
 
     def half_of_published(self, case: JudgedCase) -> float:
         """Return `sign` times half of the published effect, or -infinity if the size of the effect is not judged."""
@@ -281,6 +288,7 @@ class Figure(Section):
         if doubt is None and figure.cited_spread is not None:
             of_paper = (figure.cited_spread.std, figure.cited_spread.degrees)
             bounds.append((rounding, [combined([of_mean, (remainder * own, degrees), *of_figure, of_paper])]))
+            bounds.append((rounding, [of_paper]))  # so that no run has a narrower band than `expected/` shows
         return bounds
 
     def decide(self, evidence: Evidence) -> Decision:
@@ -310,12 +318,14 @@ class Figure(Section):
             return "inconclusive", Grounds.BAND_TOO_WIDE(published=case.figure.published)
         facts, tolerance = self._difference(case, value, limits), case.stated_tolerance
         if case.figure.constant_answer:
-            return has_learned or (self.passes, Grounds.INSIDE_WITHOUT_LEARNING(**facts))
+            return has_learned or (self.passes, Grounds.INSIDE_WITHOUT_LEARNING(tolerance=case.tolerance, **facts))
         for nothing in self.doubtful(evidence):
-            if evidence.interval[0] <= nothing <= evidence.interval[1]:
+            interval, side = evidence.interval, np.sign(facts["published"] - nothing)
+            if min(side * (end - nothing) for end in interval) <= 0:
+                includes = interval[0] <= nothing <= interval[1]
+                grounds = Grounds.INCLUDES_NOTHING_LEARNED if includes else Grounds.OTHER_SIDE_OF_NOTHING
                 meaning = evidence.estimands[0].nothing_is
-                learned = Grounds.INCLUDES_NOTHING_LEARNED
-                return "inconclusive", learned(interval=evidence.interval, nothing=nothing, meaning=meaning)
+                return "inconclusive", grounds(interval=interval, nothing=nothing, meaning=meaning)
         if tolerance is not None and abs(facts["difference"]) > tolerance + case.figure.rounding:
             return "inconclusive", Grounds.OUTSIDE_TOLERANCE(tolerance=tolerance, **facts)
         return self.passes, Grounds.INSIDE(**facts)

@@ -76,8 +76,9 @@ class TaskFigure(Section):
     `published` is in the claim's unit, or None if the source gives only an order. `rounding` is half a unit of the last
     published digit. `seed_std` is the seed-to-seed standard deviation from `seed_source`, with `seed_degrees` degrees
     of freedom (4 for five seeds). `doubt` is the standard error of the published figure. If it is None, the published
-    run counts as one more run of the same procedure. `second` is the figure from a second source. `constant_answer`
-    marks figures that equal the score of a constant prediction. `band` shows the range in which the mean over many
+    run counts as one more run of the same procedure. `second` is the figure from a second source, and `second_error`
+    the standard error of its mean over five seeds. `constant_answer` marks figures that equal the score of a constant
+    prediction. `band` shows the range in which the mean over many
     seeds must lie, as computed from the other numbers by `python -m instruments bands`.
     """
 
@@ -91,6 +92,7 @@ class TaskFigure(Section):
     doubt_source: str | None = None
     second: str | None = None
     second_value: float | None = None
+    second_error: float = 0.0
     note: str | None = None
     constant_answer: bool = False
     band: tuple[float, float] | Literal["from the measured seeds"] | None = None
@@ -187,7 +189,7 @@ class Cited:
                 more[f"{kind}_source"] = source_names(names)
         if claim.second:
             value, std = self.p20(task_name)
-            more["second_value"] = value
+            more["second_value"], more["second_error"] = value, (std or 0.0) / float(np.sqrt(P20_SEEDS))
             more["second"] = "P20, five seeds: " + (f"{value:.1f}" if std is None else f"{value:.2f} +- {std:.2f}")
         twice = [name for name in more if name != "rounding" and name in figure.model_fields_set]
         if twice:
@@ -243,7 +245,7 @@ class Cited:
             return self.p20(task_name)[0], 0.0
         if name == K19:
             return published_gain(self.quantity, task_name, **self.arguments), 0.0
-        figure = self._figure(name, task_name)
+        figure = self._figure(name, task_name, P20, K19)
         if figure.published is None:
             raise ValueError(f"{name} has no published figure on {task_name}")
         return figure.published, figure.rounding
@@ -277,15 +279,15 @@ class Cited:
             if std is None:
                 raise ValueError(f"P20 gives no spread of {self.quantity}")
             return std / np.sqrt(P20_SEEDS) if name == P20_MEAN else std, P20_SEEDS - 1
-        figure = self._figure(name, task_name)
+        figure = self._figure(name, task_name, P20, P20_MEAN, READERS)
         if figure.seed_std is None:
             raise ValueError(f"{name} has no seed_std on {task_name}")
         return figure.seed_std, figure.seed_degrees
 
-    def _figure(self, name: str, task_name: str) -> TaskFigure:
+    def _figure(self, name: str, task_name: str, *others: str) -> TaskFigure:
+        """Return a claim's figure. `others` are the references that could have been meant instead."""
         if name not in self.figures:
-            known = (P20, P20_MEAN, READERS, K19, *self.figures)
-            raise ValueError(f"unknown reference {name!r}: {near_matches(name, known)}")
+            raise ValueError(f"unknown reference {name!r}: {near_matches(name, (*others, *self.figures))}")
         with_f1 = self.figures.get(f"{name}-f1", {}) if self._f1 else {}
         if task_name not in with_f1 and task_name not in self.figures[name]:
             raise ValueError(f"{name} is not about {task_name}")

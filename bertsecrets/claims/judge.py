@@ -5,6 +5,7 @@ At least three seeds are needed for a decision.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,9 @@ from bertsecrets.types import Measurement
 
 A_ROW = {"points": 100.0}  # largest effect of one row on the sum of a quantity over rows, by unit
 UNTESTED_GROUNDS = {Grounds.AT_LIMIT, Grounds.SAME_CONSTANT, Grounds.OTHER_CONSTANT}  # decided whatever the p-values
+UNDECIDED_GROUNDS = (  # a narrower interval, from more seeds or examples, could decide the claim
+    *(Grounds.INCLUDES_LIMIT, Grounds.INCLUDES_NEGLIGIBLE, Grounds.INCLUDES_NOTHING_LEARNED, Grounds.PARTLY_EQUAL),
+)
 READING = "reading"  # argument of the quantities that depend on a reading
 TARGET_POWER = 0.8
 PRACTICAL_SEEDS = 20
@@ -131,7 +135,7 @@ def _judge(case: Case, by_seed: Sequence[OfSeed], settings: JudgeParams, checkpo
             outcome, cause = "inconclusive", Grounds.EXISTENCE(now=cause)
     if outcome == "deviates" and cause.grounds.deviation == TOO_SMALL and any(each.provenance.limits for each in every):
         outcome, cause, against = "inconclusive", Grounds.LIMITED_ROWS(now=cause), None
-    testable = cause.grounds != Grounds.AT_LIMIT  # at the limit, further seeds would be equal, too
+    settled = cause.grounds in (Grounds.AT_LIMIT, Grounds.LIMITED_ROWS)  # whatever further seeds show
     undecided = outcome == "inconclusive" or (evidence.early < 1 and outcome in PASSES)
     return Verdict.because(
         case,
@@ -144,8 +148,8 @@ def _judge(case: Case, by_seed: Sequence[OfSeed], settings: JudgeParams, checkpo
         measurements=_measurements(counted.by_seed),
         by_seed=tuple(tuple(estimand.parts.tolist()) for estimand in estimands),
         extreme=observed.extreme,
-        power=_power(case, evidence) if outcome == "inconclusive" and testable else "",
-        open=undecided and more and evidence.seeds_matter and testable,
+        power=_power(case, evidence) if cause.grounds in UNDECIDED_GROUNDS else "",
+        open=undecided and more and evidence.seeds_matter and not settled,
         p_against=against,
         p_for=in_favour,
         interim=_level(case, evidence),
@@ -157,19 +161,18 @@ def _evidence(
 ) -> Evidence:
     """Return the evidence on a case, with levels for this number of seeds. With `alone`, judge a single checkpoint."""
     figure = case.claim.expect if isinstance(case.claim.expect, Figure) else None
-    observed = estimate(
-        estimands,
-        settings,
-        seedless=case.claim.seedless or alone,
-        examples_share=figure.share_of_other_rows(measurements) if figure else 1.0,
-        within=case.within,
-        of_row=A_ROW.get(case.unit, 0.0),
+    of_row = A_ROW.get(case.unit, 0.0)
+    estimated = partial(
+        estimate, estimands, settings, seedless=case.claim.seedless or alone, within=case.within, of_row=of_row
     )
+    share = figure.share_of_other_rows(measurements) if figure else 1.0
+    observed, sampled = estimated(examples_share=share), estimated() if alone and share < 1 else None
     confidence, level, early = settings.confidence, one_sided(settings.confidence), 1.0
     if observed.spread is not None:
         level, early = interim_confidence(level), early_rate(observed.seeds) if figure else 1.0
     error = figure.published_error(observed, measurements) if figure else 0.0
-    return Evidence(case, estimands, observed, error, one_sided(confidence) if figure else level, confidence, early)
+    level = one_sided(confidence) if figure else level
+    return Evidence(case, estimands, observed, error, level, confidence, early, sampled)
 
 
 def _level(case: Case, evidence: Evidence) -> str:
@@ -194,12 +197,12 @@ def _shortage(evidence: Evidence, measurements: Sequence[Measurement]) -> Cause 
     observed = evidence.observed
     if not observed.computable:
         return Grounds.NOT_COMPUTABLE()
+    if observed.fewest < FEWEST_EXAMPLES:
+        return Grounds.FEW_EXAMPLES(needed=FEWEST_EXAMPLES)
     if observed.spread is None and not observed.seedless:
         return Grounds.FEW_SEEDS(seeds=observed.seeds, needed=FEWEST_SEEDS)
     if unmet := next((estimand.unmet for estimand in evidence.estimands if estimand.unmet), ""):
         return Grounds.UNMET(unmet=unmet)
-    if observed.fewest < FEWEST_EXAMPLES:
-        return Grounds.FEW_EXAMPLES(needed=FEWEST_EXAMPLES)
     if evidence.refuted:
         return None
     labels = ((TASKS[each.subject.task], each.samples["target"]) for each in measurements if "target" in each.samples)

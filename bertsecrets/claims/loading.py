@@ -10,7 +10,9 @@ import yaml
 from pydantic import ValidationError
 
 from bertsecrets.arguments import checked
+from bertsecrets.claims.band import format_interval
 from bertsecrets.claims.figure import TaskFigure
+from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case, Claim
 from bertsecrets.errors import UserError, near_matches
 from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, read_text, read_yaml
@@ -64,6 +66,9 @@ def _load_claims(files: tuple[tuple[Path, str], ...]) -> tuple[Claim, ...]:
             adds = isinstance(entry, dict) and "known" in entry and entry.keys() <= ADDED_FIELDS
             if adds and name in claims:
                 data, known = claims[name][1].model_dump(exclude_unset=True), entry["known"]
+                version, outcomes = claims[name][1].version, [each for each in known or () if isinstance(each, dict)]
+                if version > 1 and any("version" not in outcome for outcome in outcomes):
+                    raise UserError(f"{place}: {name} has version {version}: give each outcome the version it is about")
                 entry = {**data, "known": [*data.get("known", ()), *known] if isinstance(known, list) else known}
             elif adds:
                 raise UserError(f"{place} adds outcomes to the unknown claim {name}: {near_matches(name, claims)}")
@@ -88,9 +93,15 @@ def _filled(place: str, claim: Claim, figures: Mapping[str, Mapping[str, TaskFig
         hint = near_matches(claim.relative, figures)
         raise UserError(f"{place}: {claim.name}: relative: unknown claim {claim.relative!r}: {hint}")
     try:
-        return claim.filled(figures)
+        claim = claim.filled(figures)
     except ValueError as error:
         raise UserError(f"{place}: {claim.name}: {error}") from error
+    for name, figure in claim.tasks.items():
+        low, high = within = QUANTITIES[claim.quantity].within(name)
+        if figure.published is not None and not low <= figure.published <= high:
+            values = f"{format_interval(within)}, the range of {claim.quantity}"
+            raise UserError(f"{place}: {claim.name}: task {name}: {figure.published} lies outside {values}: correct it")
+    return claim
 
 
 def _entries(file: Path) -> list[tuple[Any, yaml.Node]]:

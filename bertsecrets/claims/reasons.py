@@ -51,6 +51,10 @@ class Grounds(Enum):
         "band too wide",
     )
     INCLUDES_NOTHING_LEARNED = "{interval} also includes {nothing}, {meaning}", "includes {nothing}"
+    OTHER_SIDE_OF_NOTHING = (
+        "{interval} and the published figure lie on different sides of {nothing}, {meaning}",
+        "other side of {nothing}",
+    )
     SAME_CONSTANT = "{same} of {seeds} seeds give the published constant answer", "same constant"
     OTHER_CONSTANT = (
         "every seed gives a constant answer, but no seed gives the published one; this may be due to chance",
@@ -58,7 +62,8 @@ class Grounds(Enum):
     )
     INSIDE_WITHOUT_LEARNING = (
         f"{_DIFFERENCE}, which is the score of a constant answer. The model is not significantly better than always "
-        "predicting the most frequent class: compatible; a difference of {half:.2} would not have been noticed",
+        "predicting the most frequent class, by more than {tolerance}: compatible; a difference of {half:.2} would not "
+        "have been noticed",
         "{difference:+} within ±{half:.2}",
     )
     LEARNED_SOMETHING = (
@@ -75,7 +80,7 @@ class Grounds(Enum):
     )
     UNKNOWN_SPREAD = "the variation between runs is unknown until several seeds are judged", "seed spread unknown"
     SEED_FAILED = "{problems}", "collapsed"
-    SEEDS_FAILED = "{failed} of {seeds} seeds cannot be judged: {problems}", "{failed} of {seeds} seeds failed"
+    SEEDS_FAILED = "{failed} of {seeds} seeds failed: {problems}", "{failed} of {seeds} seeds failed"
     COPIES = "{first} and {second} give the same numbers: the seed has no effect", "identical seeds"
     OTHER_ARCHITECTURE = "is about {wanted}; the model is {architecture}", "about {wanted}"
     OTHER_WEIGHTS = (

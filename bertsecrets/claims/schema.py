@@ -125,9 +125,16 @@ class Claim(References):
             raise ValueError(
                 "tolerance applies only to figures: with an order or an equality, use smallest_effect instead"
             )
+        size = self.smallest_effect.size if self.smallest_effect else 0.0
+        if size and isinstance(self.expect, Order) and not self.expect.judges(size):
+            raise ValueError(f"smallest_effect is used only if the limit is between 0 and {size}: remove it")
         if self.existence and not isinstance(self.expect, Order):
             raise ValueError("existence can be used only with an order")
+        observed: dict[tuple[str, str, int], str] = {}
         for known in self.known:
+            of = (known.model, known.task, known.version)
+            if known.status != "expected" and observed.setdefault(of, known.status) != known.status:
+                raise ValueError(f"`known` has two outcomes for {known.model} on {known.task}: remove one of the two")
             if known.task not in self.tasks:
                 raise ValueError(
                     f"`known` has an outcome on {known.task}, but the claim is not about this task: correct one of them"
@@ -251,7 +258,7 @@ class Case:
     def definition(self) -> str:
         """A digest of everything in the claim that affects the verdict."""
         fields = self.claim.model_dump(mode="json", include=DEFINING_FIELDS)
-        figure = self.figure.model_dump(mode="json", exclude={"note", "band"})
+        figure = self.figure.model_dump(mode="json", exclude={"note", "band", "second_error"})
         return digest([fields, figure, self.unit, self.smallest_effect, self.tolerance])[:12]
 
     @property

@@ -68,7 +68,7 @@ def usable(by_seed: Sequence[OfSeed]) -> Usable:
         text = ", ".join([*problems["left out"], *problems["counted nevertheless"]])
         cause = reason(failed=len(by_seed) - learned, seeds=len(by_seed), problems=text)
         few = {"few": cause} if learned else {"problem": cause, "more": len(by_seed) < FEWEST_SEEDS}
-        return Usable(used, notes, **few)
+        return Usable(used, **few)
     for seed, other in combinations(used, 2):
         for first, second in zip(all_of(seed), all_of(other), strict=True):
             if first.subject != second.subject and is_copy(first, second):

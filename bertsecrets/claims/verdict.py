@@ -1,11 +1,12 @@
 """Verdicts, which hold the outcome of a claim on a task and can be converted to serializable data."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bertsecrets.claims.band import format_interval, format_number
+from bertsecrets.claims.band import format_interval, format_number, reach
 from bertsecrets.claims.estimand import Extreme
 from bertsecrets.claims.expectations import Figure, Order
 from bertsecrets.claims.quantities import QUANTITIES
@@ -17,7 +18,7 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import is_papers_model
 from bertsecrets.provenance import TRAINING_MODULE, differences, made_by
-from bertsecrets.texts.published import PAPERS_MODEL
+from bertsecrets.texts.published import P20_SEEDS, PAPERS_MODEL
 from bertsecrets.texts.tasks import ALL_TASKS, GLUE_TASKS
 from bertsecrets.types import Measurement, Provenance, as_chart, as_html
 
@@ -138,7 +139,7 @@ class Verdict:
         if self.outcome != "deviates" or self.observed is None or self.band is None:
             return ""
         models = {each.subject.model for each in self.measurements if get_measure(each.measure).reads_model}
-        return against(self.case, self.observed, self.band, sorted(models))
+        return against(self.case, self.observed, self.band, sorted(models), self.interval)
 
     @property
     def models(self) -> list[str]:
@@ -270,11 +271,17 @@ def _older(measurement: Measurement) -> list[str]:
     return [*own, *(f"checkpoint {difference}" for difference in of_checkpoint)]
 
 
-def against(case: Case, observed: float, band: tuple[float, float], models: Iterable[str]) -> str:
+def against(
+    case: Case,
+    observed: float,
+    band: tuple[float, float],
+    models: Iterable[str],
+    interval: tuple[float, float] | None = None,
+) -> str:
     """Return a phrase that says what a deviating value contradicts, such as the paper's text or one of its figures.
 
     The phrase also says whether the paper's own figures contradict its claim, whether a second source agrees with the
-    observed value (within half of the band), and which of the measured models were not used in the paper.
+    observed value (within the uncertainty of both), and which of the measured models were not used in the paper.
     """
     published, second, expect = case.figure.published, case.figure.second_value, case.claim.expect
     whose = SOURCE_TITLES.get(case.claim.first_source.split()[0], case.claim.first_source)
@@ -286,8 +293,9 @@ def against(case: Case, observed: float, band: tuple[float, float], models: Iter
     elif published is not None and band[0] < observed < band[1]:
         parts = ["the size of the published effect"]
     if isinstance(expect, Figure) and published is not None and second is not None:
-        half = max(published - band[0], band[1] - published)  # one end may be clipped
-        agrees = abs(observed - second) <= half
+        own = max(abs(end - observed) for end in interval or (observed,))
+        of_second = reach([(case.figure.second_error, P20_SEEDS - 1)], confidence=0.95)
+        agrees = abs(observed - second) <= math.hypot(own, of_second)
         parts.append(f"{'but agrees with' if agrees else 'and'} {case.figure.second}")
     others = [name for name in models if not is_papers_model(name)]
     where = f" (on {', '.join(others)} instead of the paper's {PAPERS_MODEL})" if others else ""

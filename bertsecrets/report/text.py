@@ -113,10 +113,14 @@ def _band_text(case: Case, confidence: float) -> str:
     if figure.doubt is not None:
         parts.append(f"a standard error of {format_number(figure.doubt)} ({figure.doubt_source})")
     published = format_number(figure.published)
-    text = f"{published} +- {figure.rounding} rounding"
+    text = f"{published} +- {format_number(figure.rounding)} rounding"
     if parts:
         text = f"the {confidence:.0%} prediction interval around {published}, from {' and '.join(parts)}"
-        text += f", plus {figure.rounding} for rounding"
+        text += f", plus {format_number(figure.rounding)} for rounding" if figure.rounding else ""
+    if case.stated_tolerance is not None:
+        text += f"; a difference beyond the tolerance of {format_number(case.tolerance)} deviates or is inconclusive"
+    elif case.tolerance + figure.rounding >= (limits[1] - limits[0]) / 2 > 0:
+        text += f", but at least the tolerance of {format_number(case.tolerance)}"
     if spread is None:
         seeds = "" if case.claim.seedless else " with many seeds (wider with few seeds)"
         return f"{format_interval(limits)}{seeds}: {text}"

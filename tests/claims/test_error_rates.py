@@ -148,8 +148,14 @@ def test_examples_that_are_too_few_are_counted_instead():
 def test_a_verdict_states_its_power_only_if_undecided():
     figure = {"seed_std": 2.0, "seed_source": "five seeds"}
     above = made_up(kind="above", value=50.0, figure=figure)
-    assert judged(above, scored([1] * 600 + [0] * 400, [1] * 1000)).power == ""  # it is decided
-    verdict = judged_seeds(above, [scored([1] * n + [0] * (1000 - n), [1] * 1000) for n in (513, 510, 529)])
+    target = np.arange(1000) % 2
+
+    def of(right):
+        predicted = np.where(np.arange(1000) < right, target, 1 - target)
+        return scored(predicted, target, initialisation="random")
+
+    assert judged(above, of(600)).power == ""  # it is decided
+    verdict = judged_seeds(above, [of(513), of(510), of(529)])
     assert verdict.outcome == "inconclusive"
     assert verdict.power == verdict.as_json()["power"]
     assert "examples instead of 1000, and more seeds, would be needed to decide this" in verdict.power

@@ -9,6 +9,7 @@ from measurements import SETTINGS, as_seeds, gridded, measured, needed, of_id, s
 
 from bertsecrets.claims.judge import judge
 from bertsecrets.claims.quantities.words import LINGUISTIC_FEATURES
+from bertsecrets.formats import PASSES
 from bertsecrets.texts.published import published_figures
 
 RTE = np.array([1] * 146 + [0] * 131)
@@ -54,9 +55,20 @@ def test_coin_flips_reproduce_no_cell_of_table_1(task, initialisation):
             drawn = [rng.integers(2, size=len(target)) for _ in range(count)]
             flips = as_seeds(*(scored(each, target, task, initialisation=initialisation) for each in drawn))
             outcomes[outcome(f"D1-{task}-{initialisation}", *flips)] += 1
-        assert outcomes["reproduced"] == 0, outcomes
+        assert outcomes["compatible"] == 0, outcomes
         if initialisation == "pretrained":
             assert outcomes["degenerate"] > 15, outcomes
+
+
+@pytest.mark.parametrize("rows", [48, 90])
+def test_guesses_on_a_few_rows_are_compatible_with_no_score(rows):
+    """With fewer than 100 rows, no seed is excluded, and a wide band can include a score below the majority class's."""
+    rng, outcomes = np.random.default_rng(1), Counter()
+    target = np.repeat([0, 1], [2 * rows // 5, rows - 2 * rows // 5])
+    for _ in range(60):
+        guesses = as_seeds(*(scored(rng.integers(2, size=rows), target) for _ in range(5)))
+        outcomes[outcome("D1-rte-pretrained", *guesses)] += 1
+    assert outcomes["compatible"] <= 1, outcomes
 
 
 @pytest.mark.parametrize(("task", "target"), [("mrpc", MRPC), ("rte", 1 - RTE)])
@@ -138,7 +150,7 @@ def test_a_win_over_the_worse_constant_answer_is_no_learning(case):
     tuned = scored(answers, MRPC, "mrpc")
     initialisation = "frozen" if case.endswith("frozen") else "untrained"
     minority = of(scored(np.zeros(408, dtype=int), MRPC, "mrpc", constant=True), initialisation=initialisation)
-    assert outcome(case, (tuned, minority)) != "reproduced"
+    assert outcome(case, (tuned, minority)) not in PASSES
     right = np.where(np.arange(408) % 6, MRPC, 1 - MRPC)
     assert outcome(case, (scored(right, MRPC, "mrpc"), minority)) == "reproduced"
 
@@ -190,14 +202,14 @@ KINDS = ["constant except for three", "coin flips"]
 def test_disabled_heads_and_layers_do_not_spare_a_model_that_learned_nothing(case, kind):
     measure, task_name = of_id(case).claim.measure, of_id(case).task
     sets = (12,) if measure == "layer-ablation" else (12, 12)
-    assert outcome(case, *unharmed(measure, kind, task_name, 277, sets)) != "reproduced"
+    assert outcome(case, *unharmed(measure, kind, task_name, 277, sets)) not in PASSES
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", ["B4-all", "B7-all", "G1-all-over-tasks", "G2-all-over-tasks"])
 def test_pooling_over_tasks_does_not_revive_a_model_that_learned_nothing(case, kind):
     by_task = [list(unharmed("head-ablation", kind, name, 277, (12, 12))) for name in ("rte", "qnli")]
-    assert outcome(case, *((seeds,) for seeds in zip(*by_task, strict=True))) != "reproduced"
+    assert outcome(case, *((seeds,) for seeds in zip(*by_task, strict=True))) not in PASSES
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -207,4 +219,4 @@ def test_case_makes_no_difference_to_a_model_that_learned_nothing(kind):
         answers = collapsed(kind, np.random.default_rng(seed), target)
         plain = of(scored(answers, target, "sst2", lower_cases=True), seed=seed)
         pairs.append((plain, replace(plain, options={"cased": True})))
-    assert outcome("D6-sst2-spared", *pairs) != "reproduced"
+    assert outcome("D6-sst2-spared", *pairs) not in PASSES

@@ -64,6 +64,7 @@ def verdicts():
         (same, seeds(164, 167, 170, **rte)),
         (same, seeds(154, 167, 180, **rte)),
         (same, seeds(900, 905, 895)),
+        (made_up(sampling="score", figure={"published": 54.0}), seeds(134, 135, 136, **rte)),
         (own, seeds(100, 500, 900)),
         (made_up(figure={"published": 50.0, "doubt": 20.0, "doubt_source": "two readers"}), seeds(600)),
         (tolerant, seeds(164, 167, 170, **rte)),

@@ -249,6 +249,14 @@ def test_a_file_adds_claims_and_outcomes_on_record(tmp_path, monkeypatch):
         ("variant: random|variant: rndom", "line 9 adds outcomes to the unknown claim D1-rndom: "),
         ("task: rte, evidence|task: sts, evidence", "line 9: `known` has an outcome on sts"),
         ("known: [|statement: Other.\n  known: [", "line 9: claim D1-random is defined twice"),
+        (
+            "known: [|known: [{model: minilm, task: rte, status: reproduces, evidence: seen in later runs}, ",
+            "line 9: `known` has two outcomes for minilm on rte",
+        ),
+        (
+            "value: 0}|value: -9}\n  smallest_effect: {size: 3, reason: for our reasons}",
+            "line 2: smallest_effect is used only if the limit is between 0 and 3",
+        ),
         ("{rte: {}}|{rte: {band: [0, 1]}}", "line 2: `band` is computed and must not be given: remove it"),
     ],
 )
@@ -259,6 +267,24 @@ def test_a_bad_entry_in_a_file_of_ones_own_is_named(tmp_path, monkeypatch, chang
         load_claims()
     assert f"own.yaml, {message}" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_an_added_outcome_of_a_changed_claim_names_its_version(tmp_path, monkeypatch):
+    changed = next(claim for claim in load_claims() if claim.version > 1 and not claim.variant)
+    task_name = next(iter(changed.tasks))
+    known = f"- id: {changed.id}\n  known: [{{model: m, task: {task_name}, evidence: seen in our lab}}]\n"
+    (tmp_path / "own.yaml").write_text(known)
+    monkeypatch.setenv("BERTSECRETS_EXPECTED", str(tmp_path / "own.yaml"))
+    with pytest.raises(UserError, match=f"line 1: {changed.id} has version {changed.version}: give each outcome the"):
+        load_claims()
+    (tmp_path / "own.yaml").write_text(known.replace("lab}", f"lab, version: {changed.version}}}"))
+    assert "m" in {outcome.model for claim in load_claims() for outcome in claim.known}
+
+
+def test_an_impossible_published_figure_is_refused(tmp_path):
+    text = GOOD.replace("attention-change", "scores").replace("last-two-layers", "score").replace("-0.2", "646")
+    with pytest.raises(UserError, match=r"line 2: C1: task rte: 646.0 lies outside \[0, 100.0\], the range of score"):
+        load_claims(expected(tmp_path, text))
 
 
 @pytest.mark.parametrize(
