@@ -113,7 +113,7 @@ rejudge: $(DEV) evidence
 
 # Fetch the measurements on record, which the repository itself contains.
 evidence: $(DEV)
-	$(BIN)/dvc pull --quiet --remote evidence --recursive data/evidence
+	$(BIN)/dvc pull --remote evidence --recursive data/evidence
 
 # Renew the expected outputs of the example run after a change of the report. Then review the difference.
 expected: $(DEV)

@@ -231,6 +231,8 @@ class RunOptions:
         given = {name: value for name, value in known.items() if value is not None and value is not False}
         trained = getattr(namespace, "checkpoint", None) or getattr(namespace, "measurements", None)
         effective = known.keys() - (TRAINING_OPTIONS if trained else ())
+        if getattr(namespace, "measurements", None):
+            effective -= {"model"}  # the measurements name theirs
         return cls(**{**{name: value for name, value in configured().items() if name in effective}, **given})
 
     def judging(self, checkpoint: Path | None, tasks: Sequence[str]) -> "RunOptions":

@@ -185,10 +185,9 @@ class Verdict:
                 remarks.append("unofficial data")
             if provenance.precision not in (None, "float32"):
                 remarks.append(f"trained in {provenance.precision}")
-            if measurement.values.get("constant") and self.outcome != "degenerate":  # the reason says so
-                remarks.append(f"constant answer ({get_initialisation(measurement.subject.initialisation).label})")
             remarks += get_measure(measurement.measure).remarks(measurement)
             remarks += _older(measurement)
+        remarks += _constant_answers(self.measurements) if self.outcome != "degenerate" else []  # the reason says so
         remarks += _of_two_trainings(self.measurements)
         if self.reused:
             remarks.append("measurements reused")
@@ -254,6 +253,21 @@ def rows_of(provenances: Sequence[Provenance]) -> dict[str, Any]:
     }
     data = sorted({each.data_fingerprint[:12] for each in provenances if each.data_fingerprint})
     return {"limits": limits, "data": data}
+
+
+def _constant_answers(measurements: Iterable[Measurement]) -> list[str]:
+    """Return a remark for each initialisation of which a seed gives the same answer to every example."""
+    scores: dict[str, list[bool]] = {}
+    for each in measurements:
+        if "constant" in each.values:
+            scores.setdefault(get_initialisation(each.subject.initialisation).label, []).append(each.values["constant"])
+    return [
+        f"constant answer ({label})"
+        if all(seeds)
+        else f"constant answer on {sum(seeds)} of {len(seeds)} seeds ({label})"
+        for label, seeds in scores.items()
+        if any(seeds)
+    ]
 
 
 def _of_two_trainings(measurements: Iterable[Measurement]) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
-from bertsecrets.options import EXPECTED_OPTION, LIMIT_OPTIONS, ROW_OPTIONS, RunOptions, add_run_options
+from bertsecrets.options import EXPECTED_OPTION, LIMIT_OPTIONS, ROW_OPTIONS, RunOptions, add_run_options, configured
 from bertsecrets.store.files import check_writable
 from bertsecrets.texts.tasks import ALL_TASKS, own_task_names, task
 from bertsecrets.types import AUTO
@@ -66,7 +66,7 @@ def saved_measurements(saved: "SavedFolder", options: RunOptions) -> "SavedMeasu
     from bertsecrets.settings import load_settings
 
     settings, run = load_settings(), saved.run_of(options.model, options.seeds)
-    model = options.model or (run.model if run else settings.model)
+    model = options.model or (run.model if run else configured().get("model", settings.model))
     seeds = options.seeds or (run.seeds if run else AUTO if settings.seeds == AUTO else None)
     return SavedMeasurements(saved.shelf, model, settings.judge, seeds, run)
 

@@ -14,7 +14,7 @@ from bertsecrets.cli.baseline import BASELINE_OPTIONS, accepted_cases, conclude_
 from bertsecrets.cli.console import encodable, signals_deferred
 from bertsecrets.errors import UserError, check_extra
 from bertsecrets.options import VARIABLE_PREFIX, RunOptions, flag, path, several, whole_number
-from bertsecrets.progress import counted
+from bertsecrets.progress import counted, log
 from bertsecrets.reading import READ_FILES, expanded
 from bertsecrets.settings import EXPECTED_VARIABLE, project_options
 from bertsecrets.store.contents import ITEM_KINDS
@@ -315,7 +315,10 @@ def more_seeds_line(
         return f"undecided: {', '.join(texts)}" if 0 < len(texts) <= NAMED_CLAIMS else ""
     rest = f" (undecided for other reasons: {len(others)}, see -v)" if others else ""
     line = f"more seeds may decide {counted(len(lacking), 'claim')}{rest}"
-    more = ["--budget", NEXT_BUDGET] if run.session.wanted_seeds == AUTO else ["--seeds", str(ENOUGH_SEEDS)]
+    more = ["--seeds", str(ENOUGH_SEEDS)]
+    if run.session.wanted_seeds == AUTO:
+        chosen = any(word.partition("=")[0] == "--seeds" for word in command)  # although the settings fix the seeds
+        more = [*(["--seeds", AUTO] if chosen else []), "--budget", NEXT_BUDGET]
     claims = [word for verdict in lacking for word in ("--claim", str(verdict.case))]
     words = without([*command, *claims] if len(lacking) <= NAMED_CLAIMS else whole, SEED_FLAGS)
     return f"{line}: {shlex.join([*words, *more])}" if command else line
@@ -330,8 +333,10 @@ def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
 
     verdicts, params, checkpoint = run.verdicts, load_settings(), options.checkpoint is not None
     written = as_file(verdicts, run.model, params, note=run.note, commits=run.session.commits)
-    if options.save:
+    if options.save and run.ended is None:
         run.save(options.save)
+    elif options.save:
+        log.warning(f"no record was written to {options.save}, because the run is incomplete")
     if options.json:
         write_json(options.json, written.model_dump(mode="json"))
     if options.metrics:

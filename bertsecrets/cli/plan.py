@@ -56,7 +56,7 @@ def add_parsers(commands) -> None:
 def plan(options: argparse.Namespace) -> None:
     """Print the jobs that the chosen claims need."""
     from bertsecrets.devices import device_name
-    from bertsecrets.jobs.plan import PlanningSession, plan_for, remaining, split_by_stored_tasks
+    from bertsecrets.jobs.plan import PlanningSession, plan_for, remaining, split_by_stored_tasks, trainings
     from bertsecrets.jobs.scripts import shell_script
     from bertsecrets.judging import JudgedRun
     from bertsecrets.store.files import guarded_writes
@@ -78,13 +78,13 @@ def plan(options: argparse.Namespace) -> None:
             given.store_folder.mkdir(parents=True, exist_ok=True)  # the script fails without access to it
         print(shell_script(left, session.options), end="")
         return
-    trainings, stored = sum(job.measure is None for job in planned), len(planned) - len(left)
+    stored = len(planned) - len(left)
     facts = {
         "model": session.model,
         "seeds": sorted(session.seeds),
         "store": str(session.store.root.resolve()),
         "device": device_name(session.resources.device),
-        "totals": {"jobs": len(planned), "trainings": trainings, "stored": stored, "to_do": len(left)},
+        "totals": {"jobs": len(planned), "trainings": trainings(planned), "stored": stored, "to_do": len(left)},
         "without_data": sorted({c.task for c in judged.possible() if session.resources.rows.missing(c.task)}),
         "skipped": judged.skipped(),
     }

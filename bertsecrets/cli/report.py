@@ -110,7 +110,7 @@ def _drop_slow_claims(run: "JudgedRun", options: RunOptions) -> None:
 
 def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[str]) -> "JudgedRun":
     from bertsecrets.claims.loading import cases, select_cases
-    from bertsecrets.judging import JudgedRun
+    from bertsecrets.judging import JudgedRun, skipped
     from bertsecrets.store.records import SavedFolder
 
     refuse(options, (*MEASURING_OPTIONS, "checkpoint"), "has no effect with --measurements")
@@ -121,6 +121,8 @@ def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[st
         if not saved.shelf.seeds():
             raise UserError(f"{options.measurements} has no measurements with this --task, --init and --seed")
     session = saved_measurements(saved, given)
+    if options.seed:
+        session = replace(session, wanted_seeds=sorted(options.seed))
     if session.run is not None and not options.claim:
         known = {str(case) for case in cases()}
         chosen = select_cases([name for name in session.run.cases if name in known], tasks)
@@ -128,6 +130,9 @@ def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[st
             number = counted(len(gone), "claim")
             print(f"skipped {number} that the saved run judged but expected/ no longer contains: {', '.join(gone)}")
     run = JudgedRun(session, chosen)
+    if session.run is not None and not (options.claim or options.init):
+        for reason, names in run.skipped().items():
+            print(skipped(names, reason))
     run.asked = run.possible()
     if not run.asked:
         kept = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in saved.shelf.seeds().items())

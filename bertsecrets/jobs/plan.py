@@ -14,6 +14,7 @@ from bertsecrets.claims.eligibility import NotApplicable
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import NotApplicableError, RunError, UserError
 from bertsecrets.measures.registry import get_measure, request
+from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.options import RunOptions
 from bertsecrets.progress import counted, log, time_left
 from bertsecrets.session import Session
@@ -67,6 +68,11 @@ def _companions(job: Request) -> tuple[str, ...]:
 def waits_for(planned: Plan, job: Request) -> list[Request]:
     """Return the planned jobs that must precede a job: the training of its checkpoint, and its leader (see `Plan`)."""
     return [other for other in (job.training, planned[job]) if other is not None and other in planned]
+
+
+def trainings(planned: Iterable[Request]) -> int:
+    """Return the number of jobs that train a model. Making an untrained checkpoint is also a job, but no training."""
+    return sum(job.measure is None and get_initialisation(job.subject.initialisation).trains for job in planned)
 
 
 def by_subject(planned: Plan) -> Plan:

@@ -10,7 +10,17 @@ from bertsecrets.claims.requirements import is_slow, takes_many_passes
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.errors import UserError
-from bertsecrets.jobs.plan import JobResult, Plan, blocking_error, by_subject, carry_out, plan_for, remaining, waits_for
+from bertsecrets.jobs.plan import (
+    JobResult,
+    Plan,
+    blocking_error,
+    by_subject,
+    carry_out,
+    plan_for,
+    remaining,
+    trainings,
+    waits_for,
+)
 from bertsecrets.jobs.pool import run_local
 from bertsecrets.jobs.worker import JobRunner
 from bertsecrets.judging import Runner
@@ -144,9 +154,9 @@ class PlannedRunner(Runner):
             line += f" ({session.shape[0]} layers x {session.shape[1]} heads)"
         if self.trains:
             line += f" with {counted(len(seeds), 'seed')}: {counted(len(left), 'job')} to run"
-        if trainings := sum(job.measure is None for job in left):
+        if number := trainings(left):
             precision = session.settings.finetune.precision
-            line += f", including {counted(trainings, 'training')} in {precision}"
+            line += f", including {counted(number, 'training')} in {precision}"
         return line
 
     def tell(self, verdict: Verdict) -> None:

@@ -24,7 +24,9 @@ from bertsecrets.store.files import MANIFEST, copy_whole, digest, guarded_writes
 from bertsecrets.types import Measurement, Provenance, Subject, slug
 
 VALUES_FILE, SAMPLES_FILE = "measurement.json", "samples.npz"
-READ_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, KeyError, TypeError)
+READ_ERRORS = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError),
+)
 
 
 class StoredMeasurement(BaseModel):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 from bertsecrets.errors import UserError, first_line
 from bertsecrets.store.entries import finite
@@ -73,7 +73,7 @@ class Layout(BaseModel):
     """
 
     dtype: str = Field(pattern=r"^[biuf][1248]$")
-    shape: list[int]
+    shape: list[NonNegativeInt]
     stored: str = Field(pattern=r"^[biuf][1248]$")
     codes: int = Field(ge=0, le=CODES)
 
@@ -164,7 +164,7 @@ def write_record(folder: Path, run: RecordedRun, measurements: Sequence[Measurem
         names = {}
         for name, array in measurement.samples.items():
             layout, data = encode(array)
-            member = hashlib.sha256(f"{layout.model_dump_json()}\n".encode() + data).hexdigest()[:16]
+            member = _member(layout, data)
             names[name], layouts[member], members[member] = member, layout.model_dump(), data
         described.append({**finite(measurement.as_json()), "samples": names})
     content = {"run": run.model_dump(), "layouts": layouts, "measurements": described}
@@ -193,6 +193,11 @@ def read_record(path: Path) -> tuple[RecordedRun, list[Measurement]]:
         raise UserError(f"{path} is damaged or from another version ({first_line(error)}): save it again") from error
 
 
+def _member(layout: Layout, data: bytes) -> str:
+    """Return the name of a sample's member: a digest of its layout and its bytes."""
+    return hashlib.sha256(f"{layout.model_dump_json()}\n".encode() + data).hexdigest()[:16]
+
+
 def _read(source: Path | BytesIO, origin: str) -> tuple[RecordedRun, list[Measurement]]:
     with zipfile.ZipFile(source) as archive:
         sizes = {info.filename: info.file_size for info in archive.infolist()}
@@ -200,7 +205,10 @@ def _read(source: Path | BytesIO, origin: str) -> tuple[RecordedRun, list[Measur
             raise ValueError(f"{too_large} is too large")
         content = json.loads(archive.read(RECORD_JSON))
         layouts = {name: Layout.model_validate(layout) for name, layout in content["layouts"].items()}
-        samples = {name: decode(layout, archive.read(name)) for name, layout in layouts.items()}
+        data = {name: archive.read(name) for name in layouts}
+    if changed := next((name for name, layout in layouts.items() if name != _member(layout, data[name])), None):
+        raise ValueError(f"{changed} has been changed")
+    samples = {name: decode(layout, data[name]) for name, layout in layouts.items()}
     run = RecordedRun.model_validate(content["run"])
     described = [
         (data, {name: samples[own] for name, own in data["samples"].items()}) for data in content["measurements"]
