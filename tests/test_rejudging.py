@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calls import run, told
+from calls import command, run, told
 from measurements import scored
 from sessions import local_session
 from treebank_sample import write_treebank
@@ -17,6 +17,7 @@ from treebank_sample import write_treebank
 from bertsecrets.claims.loading import cases, select_cases
 from bertsecrets.cli.judge_run import saved_measurements
 from bertsecrets.judging import JudgedRun
+from bertsecrets.measures.scores import Scores
 from bertsecrets.options import RunOptions
 from bertsecrets.session import Session
 from bertsecrets.store.records import RecordedRun, SavedFolder, write_record
@@ -133,6 +134,44 @@ def test_the_command_line_saves_and_judges_records(capsys, shared, tmp_path):
     run(capsys, "report", "--measurements", tmp_path / "kept", "--claim", "D1", "--json", tmp_path / "one.json")
     of_claim = {verdict["claim"] for verdict in json.loads((tmp_path / "one.json").read_text())["verdicts"]}
     assert of_claim == {"D1"}
+
+
+def test_a_run_that_ends_early_keeps_the_earlier_record(capsys, shared, tmp_path, monkeypatch):
+    options = ["--task", "rte", "--claim", "D1-untrained", "--claim", "C4", "--save", tmp_path / "kept"]
+    run(capsys, "report", *shared, *options, "--seeds", 2)
+    complete = (tmp_path / "kept/record.zip").read_bytes()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Scores, "run", interrupted)
+    assert command([str(word) for word in ("report", *shared, *options, "--seeds", 3)]) == 130
+    assert f"no record was written to {tmp_path / 'kept'}, because the run is incomplete" in capsys.readouterr().err
+    assert (tmp_path / "kept/record.zip").read_bytes() == complete
+
+
+def test_claims_whose_measurements_a_record_lacks_are_named(capsys, tmp_path):
+    recorded = RecordedRun(model="m", seeds=[1, 2, 4], cases=["D1-rte-pretrained", "D1-rte-frozen"])
+    write_record(tmp_path, recorded, [of_seed(seed, learned=True) for seed in (1, 2, 4)])
+    out = run(capsys, "report", "--measurements", tmp_path, code=1)
+    assert "1 claim skipped (D1-rte-frozen): its measurements were not saved" in out
+
+
+def test_any_of_a_records_seeds_can_be_judged_alone(capsys, tmp_path):
+    recorded = RecordedRun(model="m", seeds=5, cases=["D1-rte-pretrained"])
+    write_record(tmp_path / "kept", recorded, [of_seed(seed, learned=True) for seed in (1, 2, 3, 4, 5)])
+    words = [word for seed in (2, 3, 5) for word in ("--seed", seed)]
+    run(capsys, "report", "--measurements", tmp_path / "kept", *words, "--json", tmp_path / "some.json", code=1)
+    (verdict,) = json.loads((tmp_path / "some.json").read_text())["verdicts"]
+    assert verdict["seeds"] == [2, 3, 5]
+
+
+def test_a_record_is_judged_on_its_own_model_whatever_the_default(capsys, tmp_path, monkeypatch):
+    recorded = RecordedRun(model="m", seeds=3, cases=["D1-rte-pretrained"])
+    write_record(tmp_path / "kept", recorded, [of_seed(seed, learned=True) for seed in (1, 2, 3)])
+    monkeypatch.setenv("BERTSECRETS_MODEL", "minilm")
+    run(capsys, "report", "--measurements", tmp_path / "kept", "--json", tmp_path / "again.json", code=1)
+    assert json.loads((tmp_path / "again.json").read_text())["model"] == "m"
 
 
 @pytest.mark.parametrize(

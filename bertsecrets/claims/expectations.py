@@ -22,7 +22,7 @@ from bertsecrets.claims.estimate import SMALLEST_P_VALUE, Estimate
 from bertsecrets.claims.reasons import Cause, Grounds
 from bertsecrets.claims.sequential import ANALYSES
 from bertsecrets.formats import Outcome
-from bertsecrets.settings import Section
+from bertsecrets.settings import Section, load_settings
 from bertsecrets.texts.metrics import FEWEST_EXAMPLES
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
@@ -288,7 +288,8 @@ class Figure(Section):
         if doubt is None and figure.cited_spread is not None:
             of_paper = (figure.cited_spread.std, figure.cited_spread.degrees)
             bounds.append((rounding, [combined([of_mean, (remainder * own, degrees), *of_figure, of_paper])]))
-            bounds.append((rounding, [of_paper]))  # so that no run has a narrower band than `expected/` shows
+            shown = reach([of_paper], load_settings().judge.confidence)  # in `expected/`; no run has a narrower band
+            bounds.append((rounding + shown, []))
         return bounds
 
     def decide(self, evidence: Evidence) -> Decision:

@@ -1,5 +1,6 @@
 """Records return the bits that were saved, in fewer bytes, and damage is reported in one line."""
 
+import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -91,3 +92,25 @@ def test_damage_is_reported_in_one_line(tmp_path):
         path.write_bytes(whole[:size])
         with pytest.raises(UserError, match="is damaged or from another version"):
             read_record(path)
+
+
+def test_a_changed_sample_is_noticed_even_if_it_can_be_decoded(tmp_path):
+    path = write_record(tmp_path, RUN, [scores(right=np.arange(40) % 2)])
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data if name == "record.json" else data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(UserError, match=r"is damaged or from another version \([0-9a-f]{16} has been changed\)"):
+        read_record(path)
+
+
+def test_a_malformed_description_is_reported_in_one_line(tmp_path):
+    path = write_record(tmp_path, RUN, [scores()])
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data.replace(b'"layouts": {', b'"layouts": [], "was": {'))
+    with pytest.raises(UserError, match="is damaged or from another version"):
+        read_record(path)
