@@ -27,7 +27,8 @@ from bertsecrets.models.layers import hooked
 from bertsecrets.models.memory import Budget, too_small
 from bertsecrets.models.opening import OpenModel
 
-PATH_TOLERANCE = 1e-4  # maximum difference between two computations of the same logits, relative to the largest logit
+# Maximum difference between two computations of the same logits, relative to the largest logit.
+PATH_TOLERANCE, HALF_TOLERANCE = 1e-4, 0.1  # in float32, and in half precision
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Engine:
     """A classifier prepared for ablation. Its weights must not change afterwards.
 
     `blocks` is None if only the general path supports the model. `scale` is the largest absolute logit of a small test
-    input.
+    input, or of other inputs if that is larger.
     """
 
     skeleton: Skeleton
@@ -45,9 +46,16 @@ class Engine:
     scale: float = 0.0
 
     @classmethod
-    def open(cls, classifier: OpenModel, device: torch.device | str = "cpu", ablation: Ablation = UNIFORM) -> "Engine":
+    def open(
+        cls,
+        classifier: OpenModel,
+        device: torch.device | str = "cpu",
+        ablation: Ablation = UNIFORM,
+        scale: float = 0.0,
+    ) -> "Engine":
         """Return the engine for a classifier, after testing it on a probe.
 
+        If the model is in half precision, `scale` should be the largest absolute logit of typical inputs in float32.
         The fast path is used if it agrees with the general path and the model is unmodified. For all other models, runs
         start at the first layer, because their code may act on only a few inputs. Batches use up to half of the free
         memory.
@@ -56,7 +64,8 @@ class Engine:
         known = is_unmodified(model)
         skeleton = Skeleton(model, classifier.layers, classifier.heads)
         budget = Budget.of(torch.device(device), model.config.hidden_size)
-        slow = cls(skeleton, None, budget, ablation, scale=float(skeleton.run(probe(model)).abs().max()))
+        largest = float(skeleton.run(probe(model)).abs().max())
+        slow = cls(skeleton, None, budget, ablation, max(scale, largest))
         if model.dtype == torch.float32:  # half precision may round a small change to 0
             slow.check_layers()
         skeleton.resumes = known and slow.resumes()
@@ -128,7 +137,7 @@ class Engine:
             raise MisreadError(f"the ablation engine returns {ours.tolist()}, but the model returns {own.tolist()}")
 
     def _close(self, one: torch.Tensor, two: torch.Tensor) -> bool:
-        slack = PATH_TOLERANCE if self.skeleton.model.dtype == torch.float32 else 0.1
+        slack = PATH_TOLERANCE if self.skeleton.model.dtype == torch.float32 else HALF_TOLERANCE
         return one.shape == two.shape and bool((one - two).abs().max() <= slack * two.abs().max().clamp(min=self.scale))
 
     def logits(

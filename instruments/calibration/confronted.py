@@ -1,6 +1,7 @@
 """Assumptions of the simulated model, and checks against measured models in `expected/evidence`."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -222,7 +223,10 @@ def _constant_answers() -> list[str]:
 
 
 def constant_seeds() -> dict[tuple[str, str], tuple[int, int]]:
-    """Return how many recorded seeds score like a constant answer, and their total, by task and initialisation."""
+    """Return how many recorded seeds give a constant answer, and their total, by task and initialisation.
+
+    If a file does not say how many of a claim's seeds do, those that score like a constant answer are counted.
+    """
     counted: dict[tuple[str, str], tuple[int, int]] = {}
     for (_, name), verdict in on_record().items():
         initialisation = name.rpartition("-")[2]
@@ -232,13 +236,12 @@ def constant_seeds() -> dict[tuple[str, str], tuple[int, int]]:
             continue
         counts = np.array(list(TASKS[verdict.task].dev_counts.values()))
         scores = np.array(verdict.by_seed, dtype=float)[:, :1]
-        is_constant = np.isclose(scores, 100 * counts / counts.sum(), atol=1e-6).any(1)
-        remark = f"constant answer ({get_initialisation(initialisation).label})"
-        # earlier files have the second of these remarks
-        if not {remark, f"constant predictor ({initialisation})"} & {*verdict.remarks}:
-            is_constant[:] = False  # answers that are not constant may have the same score
+        alike = int(np.isclose(scores, 100 * counts / counts.sum(), atol=1e-6).any(1).sum())
+        labels = (f"({get_initialisation(initialisation).label})", f"predictor ({initialisation})")  # now and earlier
+        remarks = [each for each in verdict.remarks if each.startswith("constant ") and each.endswith(labels)]
+        numbers = [int(stated[1]) if (stated := re.search(r"on (\d+) of", each)) else alike for each in remarks]
         constant, seeds = counted.get((verdict.task, initialisation), (0, 0))
-        counted[verdict.task, initialisation] = constant + int(is_constant.sum()), seeds + len(scores)
+        counted[verdict.task, initialisation] = constant + sum(numbers), seeds + len(scores)
     return counted
 
 

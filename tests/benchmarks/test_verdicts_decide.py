@@ -114,7 +114,7 @@ def test_paths_are_those_of_the_folder_in_which_pytest_was_started(run, tmp_path
     words = ("--model=./model", "--glue=./glue", "--allow-unofficial-data", "--offline", "--device=cpu", "--limit=6")
     conftest = f"import pytest\n\ndef {PLUGINS['fixtures']}\n"
     code, output = run(*RUN[:2], *words, "-k", "D1-rte-untrained", "--seeds=1", "--store=runs", conftest=conftest)
-    assert (code, "inconclusive: 1 of" in output, (tmp_path / "runs").is_dir()) == (0, True, True), output
+    assert (code, "inconclusive: under 30" in output, (tmp_path / "runs").is_dir()) == (0, True, True), output
 
 
 def test_accepted_deviations_pass_however_their_tests_end_and_worse_verdicts_fail(run, kept):

@@ -27,17 +27,17 @@ def test_most_measured_spreads_are_compared():
 
 
 def test_random_weights_rarely_give_a_constant_answer():
-    """On RTE, one seed of BERT-base's shape does, and another scores the same by chance; on MRPC, two of MiniLM's."""
-    assert constant_seeds()["rte", "random"] == (2, 10)
+    """On RTE, one seed of BERT-base's shape does; on MRPC, two of MiniLM's."""
+    assert constant_seeds()["rte", "random"] == (1, 10)
     assert constant_seeds()["mrpc", "random"] == (2, 10)
 
 
 @pytest.mark.parametrize(
     ("name", "name_in_truth", "value", "line"),
     [
-        ("constant answers", "constant_share", lambda task, initialisation: 1.0, "random on rte: 2 of 10 seeds"),
+        ("constant answers", "constant_share", lambda task, initialisation: 1.0, "random on rte: 1 of 10 seeds"),
         ("spreads of scores", "score_spread", lambda task, initialisation: 0.1, "score: "),
-        ("spreads of maps", "map_seeds", lambda task: 9.0, "sep-growth: "),
+        ("spreads of maps", "map_seeds", lambda task: 9.0, "class-share: "),
         ("spreads of gains", "gain_spread", lambda task, measure: (9.0, 9.0), "mean-head-gain: "),
         ("answers that differ", "churn", lambda task: 0.001, "rte: "),
         ("steadiness of classes", "STEADY", (0.3, 0.3), "A3-across-examples: "),

@@ -10,6 +10,7 @@ from ablation_reference import plain_logits
 from tiny import fast_tier
 
 from bertsecrets.ablation.head_sets import BASELINE, single_heads, whole_layers
+from bertsecrets.ablation.skeleton import probe
 from bertsecrets.errors import UserError
 from bertsecrets.measures.base.ablation_measure import set_ablation
 from bertsecrets.measures.registry import get_measure
@@ -65,6 +66,22 @@ def test_bfloat16_counts_predictions_of_a_sample_that_differ_from_float32(name, 
     np.testing.assert_array_equal(samples["predicted"], rounded["predicted"])
     classifier.model.float()
     assert "sampled" not in set_ablation(classifier, encoded, task(name), targets, sets)[0]
+
+
+def test_in_bfloat16_logits_near_zero_are_not_misread():
+    """For the probe and the longest example, rounding errors of large terms that cancel are as large as the logits."""
+    classifier, encoded = tiny("Bert"), tokens((4, 6, 6, 8, 5))
+    model, longest = classifier.model, torch.tensor([encoded.input_ids[3]])
+    with torch.no_grad():
+        pooled = [model.bert(ids.long()).pooler_output for ids in (probe(model), longest)]
+        kept = torch.linalg.qr(torch.cat(pooled).T)[0]
+        weight = model.classifier.weight
+        weight.copy_(500 * (weight - weight @ kept @ kept.T))
+        model.classifier.bias.copy_(torch.tensor([4.0, 0.0, -4.0]))
+    values, _ = set_ablation(
+        classifier, encoded, task("mnli"), [0, 1, 2, 1, 0], whole_layers(3, 4), precision="bfloat16"
+    )
+    assert values["sampled"] == 4 * 5
 
 
 def test_bfloat16_is_a_remark_of_every_verdict():

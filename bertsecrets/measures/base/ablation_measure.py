@@ -204,8 +204,10 @@ def set_ablation(
 
     if precision == "bfloat16":
         exact = compute(everything, rows=encoded.head(CHECKED_ROWS))
+        engine.check_longest(encoded)
+        scale = float(np.abs(ablate(engine, encoded.head(CHECKED_ROWS), [BASELINE], instead=instead)).max())
         opened.model.to(torch.bfloat16)
-        engine = Engine.open(opened, device, ablation=ablation)
+        engine = Engine.open(opened, device, ablation, scale)
         instead = engine.instead(encoded)
     with progress(title, len(everything), "set") as shown:
         if folder is None:
