@@ -22,7 +22,7 @@ from bertsecrets.claims.estimate import SMALLEST_P_VALUE, Estimate
 from bertsecrets.claims.reasons import Cause, Grounds
 from bertsecrets.claims.sequential import ANALYSES
 from bertsecrets.formats import Outcome
-from bertsecrets.settings import Section, load_settings
+from bertsecrets.settings import Section
 from bertsecrets.texts.metrics import FEWEST_EXAMPLES
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
@@ -68,8 +68,23 @@ class Evidence:
 
     @cached_property
     def limits(self) -> Ends | None:
-        """The band of the claim."""
-        return self.band(self.confidence)
+        """The band of the claim, which is at least as wide as the band that `expected/` shows."""
+        return _hull(self.band(self.confidence), self.shown)
+
+    @cached_property
+    def shown(self) -> Ends | None:
+        """The band for infinitely many seeds, which `expected/` shows."""
+        return self.case.band(self.confidence)
+
+    @cached_property
+    def outer(self) -> Ends | None:
+        """The band outside which a figure deviates. It is wider than `limits` while more seeds may follow."""
+        return _hull(self.band(self.deciding_confidence), self.limits)
+
+    @property
+    def deciding_confidence(self) -> float:
+        """The confidence level at which a figure is tested for a deviation."""
+        return 1 - self.early * (1 - self.confidence)
 
     def band(self, confidence: float) -> Ends | None:
         """Return the band at a confidence level."""
@@ -105,6 +120,13 @@ class Evidence:
     def seeds_matter(self) -> bool:
         """Whether more seeds could decide the claim."""
         return not self.observed.seedless and self.observed.computable and self.observed.fewest >= FEWEST_EXAMPLES
+
+
+def _hull(one: Ends | None, other: Ends | None) -> Ends | None:
+    """Return the smallest interval that contains both intervals. None stands for no interval."""
+    if one is None or other is None:
+        return one or other
+    return min(one[0], other[0]), max(one[1], other[1])
 
 
 class _Expectation(Section):
@@ -288,8 +310,6 @@ class Figure(Section):
         if doubt is None and figure.cited_spread is not None:
             of_paper = (figure.cited_spread.std, figure.cited_spread.degrees)
             bounds.append((rounding, [combined([of_mean, (remainder * own, degrees), *of_figure, of_paper])]))
-            shown = reach([of_paper], load_settings().judge.confidence)  # in `expected/`; no run has a narrower band
-            bounds.append((rounding + shown, []))
         return bounds
 
     def decide(self, evidence: Evidence) -> Decision:
@@ -301,8 +321,7 @@ class Figure(Section):
         published one. If the interval lies above the score of the most frequent class, the model has learned something,
         and the claim cannot hold.
         """
-        case, value, limits = evidence.case, evidence.observed.value, evidence.limits
-        outer = evidence.band(1 - evidence.early * (1 - evidence.confidence))
+        case, value, limits, outer = evidence.case, evidence.observed.value, evidence.limits, evidence.outer
         assert limits is not None
         assert outer is not None
         has_learned, same = self._learned(evidence), evidence.same_constant
@@ -349,10 +368,12 @@ class Figure(Section):
 
     def p_values(self, evidence: Evidence) -> PValues:
         """Return the p-value against the claim, and None, because no measurement can confirm a published figure."""
-        case, published = evidence.case, evidence.case.figure.published
+        value, published, shown = evidence.observed.value, evidence.case.figure.published, evidence.shown
         assert published is not None
-        distance, confidence = abs(evidence.observed.value - published), 1 - evidence.early * (1 - evidence.confidence)
-        bounds = self._bounds(case, evidence.observed, evidence.published_error)
+        if shown is not None and shown[0] <= value <= shown[1]:
+            return 1.0, None
+        distance, confidence = abs(value - published), evidence.deciding_confidence
+        bounds = self._bounds(evidence.case, evidence.observed, evidence.published_error)
         p_value = max(p_beyond(distance - margin, errors, confidence) for margin, errors in bounds)
         return min(1.0, max(SMALLEST_P_VALUE, p_value) / evidence.early), None
 

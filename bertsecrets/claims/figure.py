@@ -78,8 +78,8 @@ class TaskFigure(Section):
     of freedom (4 for five seeds). `doubt` is the standard error of the published figure. If it is None, the published
     run counts as one more run of the same procedure. `second` is the figure from a second source, and `second_error`
     the standard error of its mean over five seeds. `constant_answer` marks figures that equal the score of a constant
-    prediction. `band` shows the range in which the mean over many
-    seeds must lie, as computed from the other numbers by `python -m instruments bands`.
+    prediction. `band` shows the range in which the mean over many seeds must lie, as computed from the other numbers by
+    `python -m instruments bands`.
     """
 
     published: float | None = None

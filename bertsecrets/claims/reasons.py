@@ -61,9 +61,9 @@ class Grounds(Enum):
         "other constant",
     )
     INSIDE_WITHOUT_LEARNING = (
-        f"{_DIFFERENCE}, which is the score of a constant answer. The model is not significantly better than always "
-        "predicting the most frequent class, by more than {tolerance}: compatible; a difference of {half:.2} would not "
-        "have been noticed",
+        f"{_DIFFERENCE}, which is the score of a constant answer. The model's score is not significantly more than "
+        "{tolerance} above that of the most frequent class: compatible; a difference of {half:.2} would not have been "
+        "noticed",
         "{difference:+} within ±{half:.2}",
     )
     LEARNED_SOMETHING = (

@@ -120,6 +120,8 @@ def calibrate(options: argparse.Namespace) -> int:
             "no world to simulate: give --as-published, --errors, or --world with a name from "
             "docs/instruments/calibration.md"
         )
+    if not names and (options.claim or options.task):
+        raise UserError("--claim and --task have no effect on --errors: leave them out, or name a world with --world")
     confidence = load_settings().judge.confidence if options.level is None else (1 + options.level) / 2
     given = {"resamples": options.resamples, "seed": options.seed, "confidence": confidence}
     given |= {"worlds": options.worlds} if options.worlds else {}

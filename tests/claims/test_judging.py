@@ -253,10 +253,17 @@ def test_the_published_run_varies_as_much_as_its_source_says():
     error, doubt = 3**2 + 0.3**2 / 3 + 4**2, 3**4 / 4 + (0.3**2 / 3) ** 2 / 4  # Welch-Satterthwaite
     half = stats.t(error**2 / doubt).ppf(0.975) * math.sqrt(error)
     assert case.band(0.95, seen(spread=0.3, seeds=3, error=4.0)) == pytest.approx((60 - half, 60 + half))
-    for spread in (0.0, 0.3, 3.0):  # no seeds make the band narrower than `expected/` shows
-        low, high = case.band(0.95, seen(spread=spread, seeds=5))
-        assert low <= case.band(0.95)[0]
-        assert high >= case.band(0.95)[1]
+
+
+def test_no_run_has_a_narrower_band_than_expected_shows():
+    """By the equation above, these five seeds alone would give 60 +- 8.2, and their mean of 68.27 would deviate."""
+    case, target = made_up(sampling="score", figure=FIVE_SEEDS), np.arange(4000) % 2
+    right = (2609, 2670, 2731, 2792, 2853)
+    seeds = as_seeds(*(scored(np.where(np.arange(4000) < count, target, 1 - target), target) for count in right))
+    verdict = judged_seeds(case, seeds, SETTINGS)
+    assert verdict.observed == pytest.approx(68.275)
+    assert verdict.band == pytest.approx(case.band(0.95))
+    assert (verdict.outcome, verdict.p_against) == ("compatible", 1.0)
 
 
 def test_half_a_point_on_many_rows_is_no_deviation():

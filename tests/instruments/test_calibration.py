@@ -409,6 +409,7 @@ def test_several_processes_count_the_same(capsys):
         (["--as-published", "--resamples", 5], "--resamples 5 is out of range: give at least 100"),
         (["--as-published", "--level", 1], "--level 1.0 is out of range: give 0.5 or more, and less than 1"),
         (["--world", "worse=much"], "unknown world 'worse=much'"),
+        (["--errors", "--claim", "C1"], "--claim and --task have no effect on --errors: leave them out"),
         (["--as-published", "--claim", "A1"], "no claim about a model matches"),
     ],
 )
