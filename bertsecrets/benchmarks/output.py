@@ -27,6 +27,7 @@ from bertsecrets.settings import load_settings
 
 if TYPE_CHECKING:
     from bertsecrets.compare.baseline import Baseline
+    from bertsecrets.saved import SavedMeasurements
     from bertsecrets.session import Session
 
 
@@ -37,6 +38,7 @@ class BenchmarkState:
     options: RunOptions = field(default_factory=RunOptions)
     verdicts: dict[str, Verdict] = field(default_factory=dict)  # by case; the last execution of a benchmark counts
     answered: dict[str, bool] = field(default_factory=dict)  # whether each case that ended in this process fails
+    saved: "SavedMeasurements | None" = None  # with --measurements
     session: "Session | None" = None
     run: Any = None  # the `JudgedRun`, once it is open
     accepted: "Baseline | None" = None

@@ -21,7 +21,7 @@ from _pytest.terminal import TerminalReporter
 import bertsecrets.benchmarks.exit_code as exit_code
 import bertsecrets.benchmarks.output as output
 from bertsecrets.benchmarks.output import state_of
-from bertsecrets.benchmarks.pytest_options import RUN_OPTIONS, get_option
+from bertsecrets.benchmarks.pytest_options import PREFIX, RUN_OPTIONS, get_option
 from bertsecrets.benchmarks.pytest_options import pytest_addoption as pytest_addoption
 from bertsecrets.benchmarks.selection import marks, names_claim
 from bertsecrets.benchmarks.selection import pytest_collection_modifyitems as pytest_collection_modifyitems
@@ -107,15 +107,20 @@ def _options(config: pytest.Config) -> RunOptions:
             "set the number of parallel measurements with --jobs N"
         )
     given = {name: get_option(config, name) for name in PARSING}
-    options = RunOptions.from_namespace(argparse.Namespace(**given))
+    folder, checkpoint, name = (get_option(config, option) for option in ("measurements", "checkpoint", "task"))
+    if folder is not None and hasattr(config.option, f"{PREFIX}model"):
+        given["model"] = config.getoption(f"{PREFIX}model")  # not the environment's: the measurements name theirs
+    options = RunOptions.from_namespace(argparse.Namespace(**given, measurements=folder))
     register_tasks(options.tasks)
-    checkpoint, name = (get_option(config, option) for option in ("checkpoint", "task"))
     if name is not None and checkpoint is None:
         raise UserError("--task has no effect without --checkpoint: to select claims, use -k, for example -k rte")
-    if get_option(config, "measurements") is not None:
+    if folder is not None:
+        from bertsecrets.store.records import SavedFolder
+
         others = {name: get_option(config, name) for name in (*MEASURING_OPTIONS, "checkpoint")}
         refuse(argparse.Namespace(**others), others, "has no effect with --measurements")
-        return options
+        state_of(config).saved = saved = saved_measurements(SavedFolder.read(folder), options)
+        return replace(options, model=saved.model)
     return options.judging(checkpoint, [] if name is None else [task(name).name])
 
 
@@ -196,11 +201,9 @@ def _open_run(config: pytest.Config, selected: list[Case]) -> None:
     from bertsecrets.jobs.plan import Plan
     from bertsecrets.jobs.prepare import PlannedRunner, run_jobs
     from bertsecrets.judging import JudgedRun
-    from bertsecrets.store.records import SavedFolder
 
-    if (folder := get_option(config, "measurements")) is not None:
-        options = replace(state_of(config).options, model=output.judged_model(config))
-        state_of(config).run = run = JudgedRun(saved_measurements(SavedFolder.read(folder), options), selected)
+    if (saved := state_of(config).saved) is not None:
+        state_of(config).run = run = JudgedRun(saved, selected)
         _begin(config, run)
         return
     session = output.session_of(config)

@@ -4,9 +4,11 @@ import json
 
 import pytest
 from faults import PROJECT
+from measurements import as_seeds, scored
 from verdicts import save_scores
 
 from bertsecrets.cli.main import main
+from bertsecrets.store.records import RecordedRun, write_record
 
 BENCHMARKS = "bertsecrets.benchmarks"
 PUBLISHED = ("-k", "G1-rte-luck or D7-rte-table-1")  # about published figures, so nothing is measured
@@ -223,3 +225,15 @@ def test_saved_measurements_are_judged_as_report_judges_them(run, tmp_path):
     ]
     code, output = run("-k", "D2-rte", "--pyargs", BENCHMARKS, *model, "--limit", "3")
     assert (code, "--limit has no effect with --measurements: leave it out" in output) == (2, True), output
+
+
+def test_a_record_is_judged_on_its_own_model_whatever_the_default(run, tmp_path):
+    target = [1, 0] * 60
+    seeds = as_seeds(*(scored([*target[:missed], *([0] * (120 - missed))], target) for missed in (100, 104, 108)))
+    write_record(tmp_path / "kept", RecordedRun(model="m", seeds=3, cases=["D1-rte-pretrained"]), seeds)
+    words = ("-k", "D1-rte-pretrained", "--pyargs", BENCHMARKS, "--measurements", tmp_path / "kept")
+    _code, output = run(*words, BERTSECRETS_MODEL="minilm")
+    assert "model m" in output, output
+    assert "not saved" not in output, output
+    _code, output = run(*words, "--model", "minilm")
+    assert "1 claim skipped (D1-rte-pretrained): its measurements were not saved" in output, output
