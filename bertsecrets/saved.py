@@ -13,6 +13,7 @@ from bertsecrets.claims.requirements import is_measured, measure_case, measured_
 from bertsecrets.claims.schema import Case
 from bertsecrets.claims.sequential import MOST_REPLACED
 from bertsecrets.claims.verdict import Verdict
+from bertsecrets.errors import UserError
 from bertsecrets.settings import JudgeParams
 from bertsecrets.store.measurements import Shelf
 from bertsecrets.store.records import RecordedRun
@@ -45,7 +46,10 @@ class SavedMeasurements:
         cause = self.run.not_applicable.get(str(case)) if self.run else None
         if cause is None or cause.grounds not in Grounds.__members__ or isinstance(answer, Eligible):
             return answer
-        return NotApplicable(Cause(Grounds[cause.grounds], dict(cause.facts)))
+        try:
+            return NotApplicable(Cause(Grounds[cause.grounds], dict(cause.facts)))
+        except (KeyError, ValueError) as error:
+            raise UserError(f"the record's reason why {case} does not apply is damaged: save the run again") from error
 
     def rows_of(self, case: Case) -> dict[str, Any]:
         """Return no facts: nothing is measured, so the rows need not be known before the verdicts."""

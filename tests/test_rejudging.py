@@ -20,7 +20,7 @@ from bertsecrets.judging import JudgedRun
 from bertsecrets.measures.scores import Scores
 from bertsecrets.options import RunOptions
 from bertsecrets.session import Session
-from bertsecrets.store.records import RecordedRun, SavedFolder, write_record
+from bertsecrets.store.records import RecordedCause, RecordedRun, SavedFolder, write_record
 from bertsecrets.texts.corpus import write_corpus, write_frames
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import AUTO, Measurement, Subject
@@ -155,6 +155,15 @@ def test_claims_whose_measurements_a_record_lacks_are_named(capsys, tmp_path):
     write_record(tmp_path, recorded, [of_seed(seed, learned=True) for seed in (1, 2, 4)])
     out = run(capsys, "report", "--measurements", tmp_path, code=1)
     assert "1 claim skipped (D1-rte-frozen): its measurements were not saved" in out
+
+
+@pytest.mark.parametrize("facts", [{"wanted": "BERT"}, {}])
+def test_a_recorded_reason_that_lacks_facts_is_refused_in_one_line(capsys, tmp_path, facts):
+    causes = {"D1-rte-frozen": RecordedCause(grounds="OTHER_ARCHITECTURE", facts=facts)}
+    recorded = RecordedRun(model="m", seeds=[1], cases=["D1-rte-pretrained", *causes], not_applicable=causes)
+    write_record(tmp_path, recorded, [of_seed(1, learned=True)])
+    line = told(capsys, "report", "--measurements", tmp_path)
+    assert "reason why D1-rte-frozen does not apply is damaged: save the run again" in line
 
 
 def test_any_of_a_records_seeds_can_be_judged_alone(capsys, tmp_path):

@@ -81,7 +81,7 @@ class Grounds(Enum):
     UNKNOWN_SPREAD = "the variation between runs is unknown until several seeds are judged", "seed spread unknown"
     SEED_FAILED = "{problems}", "collapsed"
     SEEDS_FAILED = "{failed} of {seeds} seeds failed: {problems}", "{failed} of {seeds} seeds failed"
-    COPIES = "{first} and {second} give the same numbers: the seed has no effect", "identical seeds"
+    COPIES = "{first} and {second} give the same or nearly the same numbers: the seed has no effect", "identical seeds"
     OTHER_ARCHITECTURE = "is about {wanted}; the model is {architecture}", "about {wanted}"
     OTHER_WEIGHTS = (
         "is about the published weights of {wanted}; this model has different weights{instead}",
@@ -126,10 +126,18 @@ class _Numbers(Formatter):
 
 @dataclass(frozen=True)
 class Cause:
-    """The grounds of a verdict, with the facts that their text mentions."""
+    """The grounds of a verdict, with the facts that their text mentions.
+
+    Raises:
+        KeyError: If a fact is missing.
+        ValueError: If a fact does not have the type that the text needs.
+    """
 
     grounds: Grounds
     facts: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        _ = str(self), self.brief
 
     def __str__(self) -> str:
         return _Numbers().vformat(self.grounds.text, (), self.facts)

@@ -53,7 +53,8 @@ def ray_cluster(session: Session, *, address: str | None, gpus: float | None) ->
 
         def run_on_cluster(left: Plan) -> None:
             log.info(
-                f"{counted(len(left), 'job')} to do on {nodes} machines, each job with --threads {share['num_cpus']}"
+                f"{counted(len(left), 'job')} to do on {counted(nodes, 'machine')}, "
+                f"each job with --threads {share['num_cpus']}"
             )
             refs: dict[Request, Any] = {}
             for request in left:

@@ -29,6 +29,22 @@ READ_ERRORS = (
 )
 
 
+class _MadeBy(BaseModel):
+    """The facts about code, libraries and device that reports read."""
+
+    code: str | None = None
+    software: dict[str, str] | None = None
+    device: str | None = None
+
+
+class _Training(BaseModel):
+    """The facts about a training that reports and checks read."""
+
+    precision: str
+    seconds: float = Field(0, ge=0, allow_inf_nan=False)
+    steps: int = Field(0, ge=0)
+
+
 class StoredMeasurement(BaseModel):
     """The JSON form of a measurement (`Measurement.as_json`)."""
 
@@ -67,6 +83,10 @@ def measurement_of(data: Mapping[str, Any], samples: dict[str, np.ndarray]) -> M
     """Create a measurement from its JSON form and samples."""
     try:
         stored = StoredMeasurement.model_validate_json(json.dumps(data))
+        for made_by in (stored.provenance.made_by, stored.provenance.checkpoint_made_by):
+            _MadeBy.model_validate(made_by or {}, strict=True)
+        if stored.provenance.training:
+            _Training.model_validate(stored.provenance.training, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"])) or "measurement"

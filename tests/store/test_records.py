@@ -105,12 +105,23 @@ def test_a_changed_sample_is_noticed_even_if_it_can_be_decoded(tmp_path):
         read_record(path)
 
 
-def test_a_malformed_description_is_reported_in_one_line(tmp_path):
+@pytest.mark.parametrize(
+    ("written", "edited"),
+    [
+        ('"layouts": {', '"layouts": [], "was": {'),
+        ('"training": null', '"training": {"steps": 3, "seconds": "long"}'),
+        ('"training": null', '"training": {"steps": 3}'),
+        ('"made_by": {}', '"made_by": {"software": ["torch"]}'),
+        ('"checkpoint_made_by": null', '"checkpoint_made_by": {"device": ["CPU"]}'),
+    ],
+)
+def test_a_malformed_description_is_reported_in_one_line(tmp_path, written, edited):
     path = write_record(tmp_path, RUN, [scores()])
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
+    assert written.encode() in members["record.json"]
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in members.items():
-            archive.writestr(name, data.replace(b'"layouts": {', b'"layouts": [], "was": {'))
+            archive.writestr(name, data.replace(written.encode(), edited.encode()))
     with pytest.raises(UserError, match="is damaged or from another version"):
         read_record(path)
