@@ -1,53 +1,64 @@
 """Reference implementations of ablation to compare the engine with: one example at a time, no padding.
 
-`plain_logits` computes every attention weight explicitly, and overwrites the weights of a disabled head with 1/n.
-The other two do not use attention weights. They replace a disabled head's input to the output projection:
-`logits_from_mean_values` with the mean of its values, and `logits_from_other_vectors` as in the other kinds of
-ablation. None of them shares code with the engine.
+`plain_logits` overwrites the attention weights of a disabled head with 1/n. The other two do not use attention weights.
+They replace a disabled head's input to the output projection: `logits_from_mean_values` with the mean of its values,
+and `logits_from_other_vectors` as in the other kinds of ablation. None of them shares code with the engine.
 """
 
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 from tiny import alone
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.masking_utils import eager_mask
-
-_current: dict = {}
 
 
-def explicit_attention(module, query, key, value, attention_mask, scaling=None, **_):
-    """Compute eager attention. In a disabled head, a token that may attend to n tokens gives 1/n to each of them."""
-    layer = _current["layer"]
-    _current["layer"] += 1
-    tokens = query.shape[2]
-    logits = query @ key.transpose(2, 3) * (scaling if scaling is not None else query.shape[-1] ** -0.5)
-    allowed = torch.ones(tokens, tokens, dtype=torch.bool)
-    if attention_mask is not None:
-        allowed = attention_mask[0, 0] > -1 if attention_mask.dtype != torch.bool else attention_mask[0, 0]
-    weights = logits.masked_fill(~allowed, -torch.inf).softmax(-1)
-    for at, head in _current["disabled"]:
-        if at == layer:
-            weights[:, head] = allowed / allowed.sum(1, keepdim=True)
-    return (weights @ value).transpose(1, 2).contiguous(), weights
+@contextmanager
+def changed_weights(layers: int, heads: int, change: Callable[[int, torch.Tensor], torch.Tensor]) -> Iterator[None]:
+    """Patch softmax within the block, so that `change(layer, weights)` replaces the attention weights of an example."""
+    tensor_softmax, softmax, calls = torch.Tensor.softmax, torch.softmax, 0
+
+    def changed(own: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def call(logits: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+            nonlocal calls
+            weights = own(logits, *args, **kwargs)
+            if weights.dim() != 4 or tuple(weights.shape[:2]) != (1, heads):
+                return weights
+            calls += 1
+            return change((calls - 1) % layers, weights)
+
+        return call
+
+    torch.Tensor.softmax, torch.softmax = changed(tensor_softmax), changed(softmax)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.Tensor.softmax, torch.softmax = tensor_softmax, softmax  # type: ignore[method-assign]
+    assert calls % layers == 0
 
 
-AttentionInterface.register("explicit", explicit_attention)
-AttentionMaskInterface.register("explicit", eager_mask)
+def without_heads(disabled, heads: int) -> Callable[[int, torch.Tensor], torch.Tensor]:
+    """Return a change of weights: in a disabled head, a token that may attend to n tokens gives 1/n to each of them."""
+
+    def change(layer: int, weights: torch.Tensor) -> torch.Tensor:
+        even = (weights > 0) / (weights > 0).sum(-1, keepdim=True)
+        chosen = torch.tensor([(layer, head) in disabled for head in range(heads)])
+        return torch.where(chosen[:, None, None], even, weights)
+
+    return change
 
 
 def plain_logits(model, encoded, sets) -> np.ndarray:
-    """Return logits [set, example, output], from one forward pass for each set and example."""
+    """Return logits [set, example, output], from one forward pass with eager attention for each set and example."""
     before = model.config._attn_implementation
-    model.set_attn_implementation("explicit")
+    model.set_attn_implementation("eager")
+    layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
     logits = []
     for disabled in sets:
         for i in range(len(encoded)):
-            _current.update(layer=0, disabled=disabled)
-            with torch.no_grad():
+            with torch.no_grad(), changed_weights(layers, heads, without_heads(disabled, heads)):
                 logits.append(model(**alone(encoded, i)).logits[0].numpy())
-            assert _current["layer"] == model.config.num_hidden_layers
     model.set_attn_implementation(before)
     return np.array(logits).reshape(len(sets), len(encoded), -1)
 

@@ -1,13 +1,12 @@
 """Naive references for measures: one example at a time, on transformers' eager model, without the suite's code."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from ablation_reference import changed_weights, without_heads
 from tokenizers import Tokenizer
 from transformers import AutoModelForSequenceClassification
 from zoo import ENCODERS, FURTHER_ENCODERS, WITHOUT_SEGMENTS
@@ -114,13 +113,7 @@ class Naive:
     def _predicted(self, sets: list[set[tuple[int, int]]]) -> dict[str, np.ndarray]:
         answers = []
         for disabled in sets:
-
-            def uniform(layer: int, weights: torch.Tensor, disabled=disabled) -> torch.Tensor:
-                even = (weights > 0) / (weights > 0).sum(-1, keepdim=True)
-                chosen = torch.tensor([(layer, head) in disabled for head in range(self.heads)])
-                return torch.where(chosen[:, None, None], even, weights)
-
-            with self._weights(uniform):
+            with changed_weights(self.layers, self.heads, without_heads(disabled, self.heads)):
                 answers.append(self.logits().argmax(-1))
         return {"predicted": np.stack(answers)}
 
@@ -128,33 +121,11 @@ class Naive:
         total = torch.zeros(self.layers, self.heads)
         for i, inputs in enumerate(self.inputs):
             gates = torch.ones(self.layers, self.heads, requires_grad=True)
-            with self._weights(lambda layer, weights, gates=gates: weights * gates[layer][:, None, None]):
+            gated = lambda layer, weights, gates=gates: weights * gates[layer][:, None, None]  # noqa: E731
+            with changed_weights(self.layers, self.heads, gated):
                 logits = self.model(**inputs).logits
             total += torch.autograd.grad(self.loss(logits, i), gates)[0].abs()
         return {"importance": (total / total.norm(dim=1, keepdim=True)).numpy()}
-
-    @contextmanager
-    def _weights(self, change: Callable[[int, torch.Tensor], torch.Tensor]) -> Iterator[None]:
-        """Apply `change` to each layer's attention weights within the block, by patching softmax."""
-        tensor_softmax, softmax, calls = torch.Tensor.softmax, torch.softmax, 0
-
-        def changed(own: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-            def call(logits: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-                nonlocal calls
-                weights = own(logits, *args, **kwargs)
-                if weights.dim() != 4 or tuple(weights.shape[:2]) != (1, self.heads):
-                    return weights
-                calls += 1
-                return change((calls - 1) % self.layers, weights)
-
-            return call
-
-        torch.Tensor.softmax, torch.softmax = changed(tensor_softmax), changed(softmax)  # type: ignore[method-assign]
-        try:
-            yield
-        finally:
-            torch.Tensor.softmax, torch.softmax = tensor_softmax, softmax  # type: ignore[method-assign]
-        assert calls % self.layers == 0
 
     def weight_pruning(self) -> dict[str, np.ndarray]:
         embeddings = {id(m.weight) for m in self.model.modules() if isinstance(m, torch.nn.Embedding)}
