@@ -30,7 +30,7 @@ PAIRS = [
     ("Rain.", "It rains."),
     ("A man plays a guitar.", "A woman plays the flute."),
 ]
-FAST = {"Bert", "Roberta", "Electra", "Ernie", "DistilBert", "Albert"}
+FAST = {"bert", "roberta", "electra", "ernie", "distilbert", "albert"}
 MIXED = [frozenset({(0, 1), (2, 3)}), frozenset({(1, 0), (1, 2), (2, 0)}), frozenset({(0, 0), (1, 1), (2, 2)})]
 EVERY_KIND = [*MIXED, BASELINE, *single_heads(3, 4), *whole_layers(3, 4), *head_pairs(1, 4), *nested([(2, 1), (0, 2)])]
 
@@ -80,10 +80,10 @@ def test_minilm_without_layers_pairs_and_mixed_sets_equals_the_reference(minilm,
     check(ablate(Engine.open(minilm), some, sets), plain_logits(minilm.model, some, sets))
 
 
-@pytest.mark.parametrize("family", fast_tier(FAMILIES, "Bert", "DistilBert", "Albert", "GPT2", "ModernBert"))
+@pytest.mark.parametrize("family", fast_tier(FAMILIES, "bert", "distilbert", "albert", "gpt2", "modernbert"))
 def test_every_family_equals_the_reference(family):
     classifier = tiny(family)
-    encoded = tokens((5, 9, 5), segments=family in ("Bert", "Electra", "Ernie", "Albert"))
+    encoded = tokens((5, 9, 5), segments=family in ("bert", "electra", "ernie", "albert"))
     expected = plain_logits(classifier.model, encoded, EVERY_KIND)
     assert np.abs(expected - expected[3]).max((1, 2))[[i for i, s in enumerate(EVERY_KIND) if s]].min() > 1e-3
     engine = Engine.open(classifier)
@@ -95,7 +95,7 @@ def test_every_family_equals_the_reference(family):
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_shallow_models_equal_the_reference(layers):
-    classifier = tiny("Bert", num_hidden_layers=layers)
+    classifier = tiny("bert", num_hidden_layers=layers)
     sets = [BASELINE, *single_heads(layers, 4), *whole_layers(layers, 4)]
     expected = plain_logits(classifier.model, tokens(), sets)
     for path in ("fast", "general"):
@@ -107,7 +107,7 @@ ENGINES = ("fast", "general", "causal")
 
 @functools.cache
 def engine_of(name: str) -> Engine:
-    return Engine.open(tiny("GPT2")) if name == "causal" else by_path(name, tiny("Bert"))
+    return Engine.open(tiny("gpt2")) if name == "causal" else by_path(name, tiny("bert"))
 
 
 HEADS = st.frozensets(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=6)
@@ -156,13 +156,13 @@ def test_the_engine_leaves_the_model_unchanged(minilm, sentences):
     assert not any("forward" in vars(module) for module in minilm.model.modules())
 
 
-@pytest.mark.parametrize("family", fast_tier(EAGER, "MPNet"))
+@pytest.mark.parametrize("family", fast_tier(EAGER, "mpnet"))
 def test_families_outside_the_attention_interface_equal_the_reference(family):
     classifier = tiny(family)
     engine = Engine.open(classifier)
-    assert (engine.skeleton.way, engine.skeleton.resumes) == ("zeroed" if family == "MobileBert" else "written", True)
-    assert (engine.blocks is not None) == (family in ("BigBird", "RemBert", "MPNet"))  # layers with BERT's structure
-    encoded = tokens((5, 9, 5), segments=family not in ("MPNet", "Deberta", "DebertaV2"))
+    assert (engine.skeleton.way, engine.skeleton.resumes) == ("zeroed" if family == "mobilebert" else "written", True)
+    assert (engine.blocks is not None) == (family in ("big_bird", "rembert", "mpnet"))  # layers with BERT's structure
+    encoded = tokens((5, 9, 5), segments=family not in ("mpnet", "deberta", "deberta-v2"))
     expected = logits_from_mean_values(classifier.model, encoded, EVERY_KIND)
     assert np.abs(expected - expected[3]).max((1, 2))[[i for i, s in enumerate(EVERY_KIND) if s]].min() > 1e-4
     check(ablate(engine, encoded, EVERY_KIND), expected)
@@ -182,7 +182,7 @@ def test_an_encoder_decoder_is_refused():
 def test_an_additive_position_bias_is_detected_behind_the_attention_interface(monkeypatch):
     from transformers.models.bert import modeling_bert
 
-    classifier = tiny("Bert")
+    classifier = tiny("bert")
     forward = modeling_bert.BertSelfAttention.forward
 
     def biased(self, hidden_states, attention_mask=None, **kwargs):
@@ -196,14 +196,14 @@ def test_an_additive_position_bias_is_detected_behind_the_attention_interface(mo
 
 
 def test_a_layer_whose_attention_has_no_effect_is_refused():
-    classifier = tiny("Bert")
+    classifier = tiny("bert")
     torch.nn.init.zeros_(classifier.model.bert.encoder.layer[1].attention.output.dense.weight)
     with pytest.raises(RuntimeError, match=r"layers \[2\] does not change the output"):
         Engine.open(classifier)
 
 
 def test_a_difference_on_the_longest_example_only_is_noticed():
-    classifier = tiny("Bert")
+    classifier = tiny("bert")
     engine = by_path("fast", classifier)
     for layer in classifier.model.bert.encoder.layer:
         layer.intermediate.register_forward_hook(lambda _m, _i, output: output * (2 if output.shape[1] > 9 else 1))
@@ -217,7 +217,7 @@ def test_no_sets_and_no_examples_give_empty_results():
 
 
 def test_a_model_in_training_mode_is_refused():
-    classifier = tiny("Bert")
+    classifier = tiny("bert")
     classifier.model.train()
     with pytest.raises(UserError, match="training mode"):
         Engine.open(classifier)
@@ -230,7 +230,7 @@ def test_a_head_that_the_model_lacks_is_named():
 
 @pytest.mark.parametrize("missing", ["query", "key", "value"])
 def test_a_projection_without_bias_equals_the_reference(missing):
-    classifier = tiny("Bert")
+    classifier = tiny("bert")
     for layer in classifier.model.bert.encoder.layer:
         getattr(layer.attention.self, missing).bias = None
     engine, encoded = by_path("fast", classifier), tokens((4, 7))
@@ -254,7 +254,7 @@ class SmallMemory:
 
 @pytest.mark.parametrize("path", ["fast", "general"])
 def test_running_out_of_memory_halves_the_batch_and_goes_on(path):
-    classifier = tiny("Bert")
+    classifier = tiny("bert")
     engine = replace(by_path(path, classifier), budget=Budget(tokens=4096, kept=100_000))
     encoded = tokens((8,) * 10 + (5,) * 3)
     expected = ablate(engine, encoded, EVERY_KIND)
@@ -265,7 +265,7 @@ def test_running_out_of_memory_halves_the_batch_and_goes_on(path):
 
 
 def test_a_single_example_that_does_not_fit_in_memory_is_reported():
-    classifier = tiny("Bert")
+    classifier = tiny("bert")
     engine = Engine.open(classifier)
     SmallMemory(classifier, 7)
     for encoded in (tokens((8,)), tokens((9, 2))):
@@ -274,7 +274,7 @@ def test_a_single_example_that_does_not_fit_in_memory_is_reported():
 
 
 def test_another_error_is_not_taken_for_want_of_memory():
-    classifier = tiny("Bert")
+    classifier = tiny("bert")
     engine = Engine.open(classifier)
     broken = Encoded([[5, 6, 1000]], None, 0)
     with pytest.raises((RuntimeError, IndexError)) as error:
@@ -284,7 +284,7 @@ def test_another_error_is_not_taken_for_want_of_memory():
 
 @pytest.mark.parametrize("path", ["fast", "general"])
 def test_the_work_held_at_once_does_not_grow_with_the_examples(path):
-    classifier = tiny("Bert")
+    classifier = tiny("bert")
     engine = replace(by_path(path, classifier), budget=Budget(tokens=64, kept=512))
     memory = SmallMemory(classifier, 10**9)
     for examples in (3, 30):
@@ -293,7 +293,7 @@ def test_the_work_held_at_once_does_not_grow_with_the_examples(path):
 
 
 def test_half_precision_stays_near_single_precision():
-    classifier = tiny("Bert")
+    classifier = tiny("bert")
     exact = ablate(Engine.open(classifier), tokens(), EVERY_KIND)
     classifier.model.to(torch.bfloat16)
     for path in ("fast", "general"):
@@ -309,7 +309,7 @@ def test_progress_sums_to_the_number_of_sets():
 
 
 def test_a_model_whose_layers_return_more_than_hidden_states_runs_from_the_start():
-    classifier = tiny("MPNet")
+    classifier = tiny("mpnet")
     first, *_, last = classifier.model.mpnet.encoder.layer
     handed: list[torch.Tensor] = []
     first.register_forward_hook(lambda _m, _i, output: handed.append(output[0]))
@@ -379,7 +379,7 @@ ALTERED += [_layers_with_shared_state]
 
 @pytest.mark.parametrize("alter", ALTERED)
 def test_code_of_a_users_own_runs_as_it_is(alter):
-    classifier = tiny("Bert")
+    classifier = tiny("bert")
     alter(classifier.model)
     engine = Engine.open(classifier)
     assert (engine.blocks, engine.skeleton.resumes) == (None, False)
@@ -388,7 +388,7 @@ def test_code_of_a_users_own_runs_as_it_is(alter):
 
 @pytest.mark.parametrize("factor", [1e-6, 1.0, 1e3])
 def test_paths_are_compared_on_the_scale_of_the_logits(factor):
-    classifier = tiny("Bert")
+    classifier = tiny("bert")
     with torch.no_grad():
         classifier.model.classifier.weight.mul_(factor)
         classifier.model.classifier.bias.zero_()

@@ -19,7 +19,7 @@ from bertsecrets.types import Measurement, Subject
 
 
 def test_the_measure_scores_every_set_and_keeps_every_prediction():
-    classifier, encoded = tiny("Bert"), tokens((4, 6, 6, 8, 5))
+    classifier, encoded = tiny("bert"), tokens((4, 6, 6, 8, 5))
     targets = [0, 1, 2, 1, 0]
     values, samples = set_ablation(classifier, encoded, task("mnli"), targets, single_heads(3, 4))
     expected = plain_logits(classifier.model, encoded, [BASELINE, *single_heads(3, 4)]).argmax(-1)
@@ -32,7 +32,7 @@ def test_the_measure_scores_every_set_and_keeps_every_prediction():
 
 
 def test_regression_scores_are_correlated_and_another_grid_is_refused(tmp_path):
-    classifier, encoded, targets = tiny("Bert", num_labels=1), tokens((4, 6, 6, 8, 5)), [0.5, 5.0, 2.2, 3.1, 4.0]
+    classifier, encoded, targets = tiny("bert", num_labels=1), tokens((4, 6, 6, 8, 5)), [0.5, 5.0, 2.2, 3.1, 4.0]
     values, samples = set_ablation(
         classifier, encoded, task("stsb"), targets, whole_layers(3, 4), folder=tmp_path / "grid"
     )
@@ -53,7 +53,7 @@ def test_bfloat16_counts_predictions_of_a_sample_that_differ_from_float32(name, 
     from bertsecrets.measures.base import ablation_measure
 
     monkeypatch.setattr(ablation_measure, "CHECKED_ROWS", 3)
-    classifier = tiny("Bert", num_labels=1 if name == "stsb" else 3)
+    classifier = tiny("bert", num_labels=1 if name == "stsb" else 3)
     encoded, targets, sets = tokens((4, 6, 6, 8, 5)), [0, 1, 2, 1, 0], single_heads(3, 4)
     exact = set_ablation(classifier, encoded, task(name), targets, sets)[1]
     values, samples = set_ablation(classifier, encoded, task(name), targets, sets, precision="bfloat16")
@@ -70,7 +70,7 @@ def test_bfloat16_counts_predictions_of_a_sample_that_differ_from_float32(name, 
 
 def test_in_bfloat16_logits_near_zero_are_not_misread():
     """For the probe and the longest example, rounding errors of large terms that cancel are as large as the logits."""
-    classifier, encoded = tiny("Bert"), tokens((4, 6, 6, 8, 5))
+    classifier, encoded = tiny("bert"), tokens((4, 6, 6, 8, 5))
     model, longest = classifier.model, torch.tensor([encoded.input_ids[3]])
     with torch.no_grad():
         pooled = [model.bert(ids.long()).pooler_output for ids in (probe(model), longest)]

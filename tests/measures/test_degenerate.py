@@ -78,7 +78,7 @@ def test_nothing_is_stored_of_a_model_that_ignores_its_mask(tiny_bert, tiny_glue
 
 def test_a_model_with_one_answer_that_is_nan_is_refused():
     """Both scores and ablations refuse it, although the longest example, which probes the engine, is finite."""
-    classifier, encoded = tiny("Bert"), tokens((5, 9, 5, 3, 12))
+    classifier, encoded = tiny("bert"), tokens((5, 9, 5, 3, 12))
     (word, *_) = set(encoded.input_ids[0]).difference(*(encoded.input_ids[i] for i in range(1, 5)))
     with torch.no_grad():
         classifier.model.bert.embeddings.word_embeddings.weight[word] = NAN

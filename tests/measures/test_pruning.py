@@ -22,7 +22,7 @@ ENCODED = tokens((4, 6, 6, 8, 5))
 ANSWERS = [0, 1, 2, 1, 0]
 
 
-def skeleton(name="Bert"):
+def skeleton(name="bert"):
     model = tiny(name)
     model.model.requires_grad_(False)
     return Engine.open(model, ablation=Ablation("zero")).skeleton
@@ -49,7 +49,7 @@ def test_the_smallest_weights_of_all_layers_together_become_zero(name):
 
 
 def test_growing_shares_equal_pruning_at_once():
-    step_by_step, at_once = tiny("Bert"), tiny("Bert")
+    step_by_step, at_once = tiny("bert"), tiny("bert")
     for share in (0.0, 0.1, 0.4):
         prune_smallest(layer_weights(step_by_step.model), share)
     prune_smallest(layer_weights(at_once.model), 0.4)
@@ -57,7 +57,7 @@ def test_growing_shares_equal_pruning_at_once():
 
 
 def test_the_requested_number_of_equal_weights_is_pruned():
-    weights = layer_weights(tiny("Bert").model)
+    weights = layer_weights(tiny("bert").model)
     with torch.no_grad():
         for weight in weights:
             weight.fill_(1)
@@ -76,7 +76,7 @@ def test_a_model_without_weights_in_layers_has_nothing_to_prune():
 # ---------------------------------------------------------------------- heads
 
 
-@pytest.mark.parametrize("name", fast_tier([*FAMILIES, *EAGER], "Bert", "Albert", "GPT2", "MPNet"))
+@pytest.mark.parametrize("name", fast_tier([*FAMILIES, *EAGER], "bert", "albert", "gpt2", "mpnet"))
 def test_closed_gates_equal_ablation_by_zero_and_open_gates_the_model(name):
     open_heads = np.ones((3, 4), dtype=bool)
     open_heads[0, 1] = open_heads[1, 2] = open_heads[2, 0] = False
