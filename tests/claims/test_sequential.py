@@ -123,14 +123,6 @@ def test_a_figure_may_deviate_before_the_last_analysis():
     assert verdict.remarks[0] == f"after {seeds_of(verdict)} seeds (90 % interval)"
 
 
-# ---------------------------------------------------------------------- open claims
-
-
-def test_too_few_examples_are_not_open():
-    verdict = judge(GROWS, growth(0.5, 3, ratio=1.0, examples=20), QUICK)
-    assert (verdict.outcome, verdict.open) == ("inconclusive", False)
-
-
 # ---------------------------------------------------------------------- seeds that learned nothing
 
 
