@@ -142,7 +142,12 @@ def test_p_values_are_at_most_the_error_rate_if_and_only_if_the_claim_is_decided
         for verdict in tested:
             assert (getattr(verdict, p_values) <= rate) == (verdict.outcome == outcome), verdict.reason
     for verdict in (verdict for verdict in shown if verdict.reason_code == "at-limit"):
-        assert (verdict.p_against, verdict.p_for, verdict.open, verdict.power) == (1.0, 1.0, False, "")
+        assert (verdict.p_against, verdict.p_for, verdict.power) == (1.0, 1.0, "")
+
+
+def test_more_seeds_are_not_suggested_if_they_would_decide_nothing(shown):
+    for verdict in shown:
+        assert not (verdict.open and verdict.reason_code in ("at-limit", "limited-rows")), verdict.reason
 
 
 def test_tables_give_a_short_reason_unless_the_claim_is_reproduced(shown):
