@@ -93,11 +93,7 @@ def made_by(module: str, device: "torch.device | None") -> dict[str, Any]:
     used = imports(module)
     names = {name for library, names in LIBRARIES.items() if library in used for name in names}
     versions = {name: number for name in sorted(names) if (number := library_version(name))}
-    return {
-        "code": code_digest(module),
-        "software": versions,
-        "device": device_name(device) if device else None,
-    }
+    return {"code": code_digest(module), "software": versions, "device": device_name(device) if device else None}
 
 
 @functools.cache

@@ -47,11 +47,7 @@ class Engine:
 
     @classmethod
     def open(
-        cls,
-        classifier: OpenModel,
-        device: torch.device | str = "cpu",
-        ablation: Ablation = UNIFORM,
-        scale: float = 0.0,
+        cls, classifier: OpenModel, device: torch.device | str = "cpu", ablation: Ablation = UNIFORM, scale: float = 0.0
     ) -> "Engine":
         """Return the engine for a classifier, after testing it on a probe.
 

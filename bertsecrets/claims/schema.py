@@ -28,7 +28,7 @@ CLASSIFIER_MEASURES = (  # measures that depend on the classifier, whose weights
     "scores", "head-ablation", "layer-ablation", "head-pruning", "weight-pruning", "attention-gradients",
 )  # fmt: skip
 DEFINING_FIELDS = {
-    *("measure", "quantity", "options", "arguments", "initialisation", "against", "expect", "existence", "version"),
+    *("measure", "quantity", "options", "arguments", "initialisation", "against", "expect", "existence", "version")
 }
 LATER_FAMILIES = "HIJ"  # families of claims from later work and of open questions
 OWN_SOURCES = ("ours", "hypothesis")  # sources of this suite's own hypotheses

@@ -24,10 +24,7 @@ BASELINE_OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "FILE",
         "help": "fail only if a verdict is worse than the accepted verdict in this file",
     },
-    "update_baseline": {
-        "action": "store_true",
-        "help": "accept this run's verdicts: write them to --baseline",
-    },
+    "update_baseline": {"action": "store_true", "help": "accept this run's verdicts: write them to --baseline"},
 }
 
 

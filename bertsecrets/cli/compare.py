@@ -9,14 +9,7 @@ from bertsecrets.cli.compare_sides import Selection, model_side, open_sides, wan
 from bertsecrets.cli.outputs import check_output_files, refuse
 from bertsecrets.errors import UserError, check_extra, excerpt
 from bertsecrets.option_checks import check_initialisation
-from bertsecrets.options import (
-    INITIALISATION_OPTION,
-    ROW_OPTIONS,
-    RunOptions,
-    add_command,
-    add_run_options,
-    path,
-)
+from bertsecrets.options import INITIALISATION_OPTION, ROW_OPTIONS, RunOptions, add_command, add_run_options, path
 from bertsecrets.progress import counted
 from bertsecrets.texts.tasks import task
 

@@ -66,8 +66,7 @@ class _MainParser(Parser):
 def build_parser() -> _MainParser:
     """Return the parser of all commands and their options."""
     parser = _MainParser(
-        prog="bertsecrets",
-        description='"Revealing the Dark Secrets of BERT" (Kovaleva et al. 2019) as a test suite.',
+        prog="bertsecrets", description='"Revealing the Dark Secrets of BERT" (Kovaleva et al. 2019) as a test suite.'
     )
     parser.add_argument("--version", action="version", version=f"bertsecrets {__version__}")
     parser.commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)

@@ -106,11 +106,7 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def _run(
-    session: "Session",
-    subject: "Subject",
-    measure: "Measure",
-    values: dict[str, Any],
-    options: argparse.Namespace,
+    session: "Session", subject: "Subject", measure: "Measure", values: dict[str, Any], options: argparse.Namespace
 ) -> None:
     from bertsecrets.store.entries import finite, write_json
     from bertsecrets.store.measurements import save_to_folder

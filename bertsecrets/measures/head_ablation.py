@@ -25,9 +25,7 @@ class HeadAblation(AblationMeasure):
 
     axes = ("layer", "head")
     paper = PaperFigure(
-        "8",
-        "Scores with one head disabled",
-        "One head at a time attends uniformly. Each map has its own colour scale.",
+        "8", "Scores with one head disabled", "One head at a time attends uniformly. Each map has its own colour scale."
     )
 
     class Options(AblationOptions):

@@ -14,15 +14,7 @@ import torch
 from jaxtyping import Float
 
 from bertsecrets.measures.base import AttentionMeasure, AttentionRun
-from bertsecrets.measures.base.figures import (
-    ClassMap,
-    Figure,
-    LayerBars,
-    PaperFigure,
-    RankedHeads,
-    Repeats,
-    Shares,
-)
+from bertsecrets.measures.base.figures import ClassMap, Figure, LayerBars, PaperFigure, RankedHeads, Repeats, Shares
 from bertsecrets.measures.base.needs import Requirement, Resources
 from bertsecrets.measures.registry import measure
 from bertsecrets.models.attention import Maps, Observer
@@ -143,9 +135,7 @@ class Patterns(AttentionMeasure):
 
     needs = (PatternWeights(),)
     paper = PaperFigure(
-        "2",
-        "Classes of attention maps",
-        "Share of maps in each class, corrected for the classifier's measured errors.",
+        "2", "Classes of attention maps", "Share of maps in each class, corrected for the classifier's measured errors."
     )
 
     def observer(self, view: AttentionRun) -> Observer:

@@ -94,11 +94,7 @@ def run_text(verdicts: Sequence[Verdict], screen: Screen, confidence: float, *, 
 
 
 def claim_table(
-    claims: Sequence[Claim],
-    screen: Screen | None = None,
-    *,
-    model: str | None = None,
-    verbose: bool = False,
+    claims: Sequence[Claim], screen: Screen | None = None, *, model: str | None = None, verbose: bool = False
 ) -> str:
     """Return a table of claims by section of the paper, with tasks, statements and known outcomes.
 

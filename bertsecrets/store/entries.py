@@ -108,13 +108,7 @@ class Store:
         entry = self.root / kind / key.name
         return entry if entry.is_dir() and not (verify and damage(entry, key)) else None
 
-    def get_or_make(
-        self,
-        kind: str,
-        title: str,
-        key: Key,
-        make: Callable[[Path], dict[str, Any]],
-    ) -> tuple[Path, bool]:
+    def get_or_make(self, kind: str, title: str, key: Key, make: Callable[[Path], dict[str, Any]]) -> tuple[Path, bool]:
         """Return the entry for `key`, and whether it already existed. A missing or damaged entry is recreated.
 
         Two processes never make the same entry. Reading an existing entry does not write to the store.
