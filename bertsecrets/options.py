@@ -379,10 +379,12 @@ def add_options(add: Callable[..., Any], names: Iterable[str] = tuple(PARSING)) 
 
 
 def add_command(
-    commands: Any, name: str, help: str, example: str, run: Callable[..., int | None], program: str = "bertsecrets"
+    commands: Any, run: Callable[..., int | None], help: str, arguments: str, program: str = "bertsecrets"
 ) -> Any:
-    """Add a command and return its parser. The name of the program is put before the example call."""
-    parser = commands.add_parser(name, help=help, description=help, epilog=f"example: {program} {example}")
+    """Add the command that `run` executes and is named after, and return its parser. `arguments` are for an example."""
+    name = run.__name__.replace("_", "-")
+    example = f"example: {program} {name} {arguments}".rstrip()
+    parser = commands.add_parser(name, help=help, description=help, epilog=example)
     parser.set_defaults(run=run)
     return parser
 

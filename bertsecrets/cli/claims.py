@@ -12,7 +12,7 @@ from bertsecrets.texts.tasks import ALL_TASKS, own_task_names, task
 
 def add_parsers(commands) -> None:
     """Add the commands and their options to the command line."""
-    listing = add_command(commands, "claims", "list claims and their known outcomes", "claims --model minilm", claims)
+    listing = add_command(commands, claims, "list claims and their known outcomes", "--model minilm")
     listing.add_argument("--model", help="show known outcomes of this model only")
     listing.add_argument(
         "--task", help="list only claims on this task; `all` stands for claims that are not about a single task"
@@ -20,9 +20,7 @@ def add_parsers(commands) -> None:
     listing.add_argument("--family", metavar="LETTER", help="list only claims of this family, such as C")
     listing.add_argument("-v", "--verbose", action="store_true", help="also print each claim's source and measure")
 
-    explaining = add_command(
-        commands, "explain", "show one claim: figures, bands, known outcomes", "explain C1-rte", explain
-    )
+    explaining = add_command(commands, explain, "show one claim: figures, bands, known outcomes", "C1-rte")
     explaining.add_argument(
         "claim", metavar="CLAIM", help="a claim's ID or name in tables, such as C1, D1-random, C1-rte or D1-rte-random"
     )

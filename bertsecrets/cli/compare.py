@@ -29,10 +29,9 @@ def add_parsers(commands) -> None:
     """Add the commands and their options to the command line."""
     comparing = add_command(
         commands,
-        "compare",
-        "test for drift between models, checkpoints or pins, or compare two files of verdicts",
-        "compare expected/variants/minilm.yaml ./checkpoint --glue ./glue_data",
         compare,
+        "test for drift between models, checkpoints or pins, or compare two files of verdicts",
+        "expected/variants/minilm.yaml ./checkpoint --glue ./glue_data",
     )
     comparing.add_argument("before", metavar="A", help=f"the reference: {SIDE_HELP}")
     comparing.add_argument("after", metavar="B", help="the side to test for drift; it takes the same forms as A")
@@ -45,10 +44,9 @@ def add_parsers(commands) -> None:
 
     pinning = add_command(
         commands,
-        "pin",
-        "record a model's measurements, to detect drift later",
-        'pin --model minilm --seeds 5 --reason "first release" --glue ./glue_data',
         pin,
+        "record a model's measurements, to detect drift later",
+        '--model minilm --seeds 5 --reason "first release" --glue ./glue_data',
     )
     pinning.add_argument("--reason", required=True, help="why the model is pinned, or what changed since the last pin")
     pinning.add_argument(

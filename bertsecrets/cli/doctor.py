@@ -34,10 +34,9 @@ def add_parsers(commands) -> None:
     """Add the command and its options to the command line."""
     parser = add_command(
         commands,
-        "doctor",
-        "show what is available, what is missing and how to get it",
-        "doctor --model minilm --glue ./glue_data",
         doctor,
+        "show what is available, what is missing and how to get it",
+        "--model minilm --glue ./glue_data",
     )
     add_run_options(parser, (*ROW_OPTIONS, "frames", "spacy"))
 

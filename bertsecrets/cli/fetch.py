@@ -28,10 +28,9 @@ def add_parsers(commands) -> None:
     """Add the commands and their options to the command line."""
     writing = add_command(
         commands,
-        "corpus",
-        "write the suite's small synthetic corpus: a GLUE folder with frame sentences",
-        "corpus ./corpus --train-rows 200",
         corpus,
+        "write the suite's small synthetic corpus: a GLUE folder with frame sentences",
+        "./corpus --train-rows 200",
     )
     writing.add_argument("folder", type=path, metavar="DIR", help="folder to create")
     writing.add_argument(
@@ -41,9 +40,7 @@ def add_parsers(commands) -> None:
         "--dev-rows", type=whole_number, metavar="N", help="number of validation pairs (default: from params.yaml)"
     )
 
-    fetching = add_command(
-        commands, "fetch", "download a model and GLUE tasks, and check them", "fetch --task rte", fetch
-    )
+    fetching = add_command(commands, fetch, "download a model and GLUE tasks, and check them", "--task rte")
     fetching.add_argument("--task", action="append", help="GLUE task; repeatable (default: all seven)")
     fetching.add_argument(
         "--output", type=path, metavar="DIR", help="write the tasks as a GLUE folder, without fetching a model"
@@ -63,11 +60,7 @@ def add_parsers(commands) -> None:
     add_run_options(fetching, [name for name in ROW_OPTIONS if name != "task_file"])
 
     training = add_command(
-        commands,
-        "finetune",
-        "fine-tune one checkpoint",
-        "finetune --task rte --init random --seed 2 --output ./checkpoint",
-        finetune,
+        commands, finetune, "fine-tune one checkpoint", "--task rte --init random --seed 2 --output ./checkpoint"
     )
     training.add_argument("--task", required=True, help="GLUE task")
     training.add_argument("--init", default="pretrained", **INITIALISATION_OPTION)

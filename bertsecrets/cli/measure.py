@@ -32,10 +32,9 @@ def add_parsers(commands) -> None:
     """Add the command and its options to the command line."""
     parser = add_command(
         commands,
-        "measure",
-        "run one or all measures on one model and task",
-        "measure attention-change --model minilm --task rte --glue ./glue_data --json change.json",
         measure,
+        "run one or all measures on one model and task",
+        "attention-change --model minilm --task rte --glue ./glue_data --json change.json",
     )
     parser.add_argument("measure", metavar="MEASURE", help="scores, attention-change, special-tokens, ... or all")
     parser.add_argument("--task", help="GLUE task; not needed for measures that do not run on a task")

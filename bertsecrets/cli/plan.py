@@ -20,17 +20,15 @@ def add_parsers(commands) -> None:
     """Add the commands and their options to the command line."""
     plan_parser = add_command(
         commands,
-        "plan",
-        "list the jobs that the claims need, or print them as a script",
-        "plan --task rte --seeds 3 --shell > jobs.sh",
         plan,
+        "list the jobs that the claims need, or print them as a script",
+        "--task rte --seeds 3 --shell > jobs.sh",
     )
     run_parser = add_command(
         commands,
-        "run",
-        "run the jobs that the claims need, in parallel, and judge the claims",
-        "run --model minilm --task rte --glue ./glue_data --jobs 4",
         run,
+        "run the jobs that the claims need, in parallel, and judge the claims",
+        "--model minilm --task rte --glue ./glue_data --jobs 4",
     )
     add_selection(plan_parser, [name for name in JUDGING_OPTIONS if name not in ("budget", "keep_checkpoints")])
     add_selection(run_parser)

@@ -31,10 +31,9 @@ def add_parsers(commands) -> None:
     """Add the command and its options to the command line."""
     parser = add_command(
         commands,
-        "report",
-        "judge claims, print a table of verdicts and, if requested, write an HTML page",
-        "report --model minilm --task rte --glue ./glue_data --html report.html",
         report,
+        "judge claims, print a table of verdicts and, if requested, write an HTML page",
+        "--model minilm --task rte --glue ./glue_data --html report.html",
     )
     parser.add_argument(
         "--model",

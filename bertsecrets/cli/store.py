@@ -25,18 +25,18 @@ def add_parsers(commands) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=type(parser))
 
     listing = add_command(
-        actions, "ls", "list entries with their size, age, subject and software versions", "store ls --json", ls
+        actions, ls, "list entries with their size, age, subject and software versions", "--json", "bertsecrets store"
     )
     listing.add_argument("--json", action="store_true", help="print JSON")
     check = add_command(
         actions,
-        "verify",
-        "compare all files with their digests; exit with 2 if any is damaged",
-        "store verify --store runs",
         verify,
+        "compare all files with their digests; exit with 2 if any is damaged",
+        "--store runs",
+        "bertsecrets store",
     )
     cleaning = add_command(
-        actions, "gc", "list entries that are no longer needed; delete them with --yes", "store gc --yes", gc
+        actions, gc, "list entries that are no longer needed; delete them with --yes", "--yes", "bertsecrets store"
     )
     cleaning.add_argument("--yes", action="store_true", help="delete the listed entries")
     cleaning.add_argument(
@@ -48,10 +48,10 @@ def add_parsers(commands) -> None:
 
     explaining = add_command(
         actions,
-        "explain",
-        "show the inputs of an entry's cache key, and why the key no longer matches",
-        "store explain special-tokens --model minilm --glue ./glue_data",
         explain,
+        "show the inputs of an entry's cache key, and why the key no longer matches",
+        "special-tokens --model minilm --glue ./glue_data",
+        "bertsecrets store",
     )
     explaining.add_argument("entry", metavar="ENTRY", help="the entry's folder, or a unique part of its name")
     add_run_options(explaining, (*ROW_OPTIONS, "frames", "spacy"))

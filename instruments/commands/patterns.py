@@ -21,11 +21,7 @@ from instruments.commands import FILE, NUMBER, REPEATED, add_instrument
 def add_parsers(commands) -> None:
     """Add the commands and their options to the command line."""
     add = add_instrument(
-        commands,
-        "classify",
-        "classify your own attention maps under each reading",
-        "classify maps.npz --json classes.json",
-        classify,
+        commands, classify, "classify your own attention maps under each reading", "maps.npz --json classes.json"
     ).add_argument
     maps = ".npz file with the arrays maps [n, L, L] (padded with zeros), lengths [n] and boundary [n]"
     add("maps", **FILE, help=maps)
@@ -33,10 +29,9 @@ def add_parsers(commands) -> None:
 
     annotating = add_instrument(
         commands,
-        "annotate",
-        "draw a set of attention maps, or write an HTML page to label a set",
-        "annotate ./maps --model minilm --task rte --html label.html",
         annotate,
+        "draw a set of attention maps, or write an HTML page to label a set",
+        "./maps --model minilm --task rte --html label.html",
     )
     add = annotating.add_argument
     add("folder", type=path, metavar="DIR", help="folder of the set of maps; with --task, a new folder")
@@ -55,10 +50,9 @@ def add_parsers(commands) -> None:
 
     add = add_instrument(
         commands,
-        "import-patterns",
-        "import annotated maps in the format of P20 (Prasanna et al. 2020)",
-        f"import-patterns {ARCHIVE} ./p20",
         import_patterns,
+        "import annotated maps in the format of P20 (Prasanna et al. 2020)",
+        f"{ARCHIVE} ./p20",
     ).add_argument
     source = "folder, .tar.gz or https address of a .tar.gz, with labels.txt and one .npy file per map"
     add("source", metavar="SOURCE", help=source)
@@ -66,10 +60,9 @@ def add_parsers(commands) -> None:
 
     add = add_instrument(
         commands,
-        "train-patterns",
+        train_patterns,
         "cross-validate and train the pattern classifiers, one per reading",
-        "train-patterns --outside k19=./p20 --output ./classifiers",
-        train,
+        "--outside k19=./p20 --output ./classifiers",
     ).add_argument
     add("--data", type=path, metavar="DIR", help="set of maps with readers' labels (default: the suite's own)")
     outside = (
@@ -81,11 +74,7 @@ def add_parsers(commands) -> None:
     add("--cnn-epochs", **NUMBER, help="epochs for the paper's own classifier (a CNN); 0 leaves it out")
 
     drawing = add_instrument(
-        commands,
-        "sheets",
-        "draw contact sheets of a set of maps, as PNG",
-        "sheets data/patterns ./sheets --count 48",
-        sheets,
+        commands, sheets, "draw contact sheets of a set of maps, as PNG", "data/patterns ./sheets --count 48"
     )
     add, choose = drawing.add_argument, drawing.add_mutually_exclusive_group().add_argument
     add("folder", type=path, metavar="DIR", help="a set of maps")
@@ -216,7 +205,7 @@ def sheets(options: argparse.Namespace) -> None:
     print(f"{options.output}: {len(written)} pictures")
 
 
-def train(options: argparse.Namespace) -> None:
+def train_patterns(options: argparse.Namespace) -> None:
     """Evaluate pattern classifiers on held-out heads, and train the suite's classifier for each reading on all maps."""
     from instruments.annotation.map_set import own_maps
     from instruments.classifiers.baselines import PaperCnn

@@ -13,10 +13,9 @@ def add_parsers(commands) -> None:
     """Add the commands and their options to the command line."""
     add = add_instrument(
         commands,
-        "calibrate",
-        "simulate models whose truth is known, and count the judge's verdicts",
-        "calibrate --as-published --claim C1 --task rte --worlds 100",
         calibrate,
+        "simulate models whose truth is known, and count the judge's verdicts",
+        "--as-published --claim C1 --task rte --worlds 100",
     ).add_argument
     as_published = "simulate a model exactly as published; short for --world as-published"
     add("--as-published", action="store_true", help=as_published)
@@ -37,14 +36,13 @@ def add_parsers(commands) -> None:
     add("--rates", **FILE, help="write the rates of false verdicts as JSON")
     add("--markdown", **FILE, help="write the table as Markdown")
 
-    add_instrument(commands, "bands", "write the bands of all claims into expected/", "bands", bands)
+    add_instrument(commands, bands, "write the bands of all claims into expected/", "")
 
     add = add_instrument(
         commands,
-        "train-parser",
-        "train a small spaCy pipeline if none can be downloaded",
-        "train-parser ./nltk_data/corpora ./pipeline",
         train_parser,
+        "train a small spaCy pipeline if none can be downloaded",
+        "./nltk_data/corpora ./pipeline",
     ).add_argument
     treebank = "folder with NLTK's dependency_treebank.zip and treebank.zip"
     add("treebank", type=path, metavar="DIR", help=treebank)
@@ -52,10 +50,9 @@ def add_parsers(commands) -> None:
 
     parser = add_instrument(
         commands,
-        "specifications",
-        "judge claims under every combination of the choices that the paper leaves open",
-        "specifications --task mrpc --model minilm --glue ./glue_data",
         specifications,
+        "judge claims under every combination of the choices that the paper leaves open",
+        "--task mrpc --model minilm --glue ./glue_data",
     )
     add = parser.add_argument
     add("--task", required=True, help="GLUE task")
@@ -67,10 +64,9 @@ def add_parsers(commands) -> None:
 
     add = add_instrument(
         commands,
-        "mutants",
-        "insert small faults into modules, one at a time, and list those that tests do not detect",
-        "mutants --module bertsecrets/reading.py --tests tests/test_reading.py",
         mutants,
+        "insert small faults into modules, one at a time, and list those that tests do not detect",
+        "--module bertsecrets/reading.py --tests tests/test_reading.py",
     ).add_argument
     add("--module", nargs="+", required=True, metavar="FILE", help="modules to change")
     add("--tests", nargs="+", required=True, metavar="FILE", help="test files to run on each fault")
