@@ -102,7 +102,6 @@ def device_name(device: "torch.device") -> str:
 
 
 def _environment() -> list[str]:
-    """Return the environment variables in `ARITHMETIC_VARIABLES` that are set."""
     names = sorted(filter(ARITHMETIC_VARIABLES.fullmatch, os.environ))
     return [f"{name}={os.environ[name]}" for name in names if not HARMLESS_VARIABLES.fullmatch(name)]
 

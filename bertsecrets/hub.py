@@ -154,7 +154,6 @@ def certificate_problem(error: BaseException) -> str | None:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error, and then the errors that caused it."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -132,7 +132,6 @@ def read_yaml(text: str, *, as_text: bool = False) -> tuple[yaml.Node | None, An
 
 
 def _check_keys(node: yaml.Node, visited: set[int]) -> None:
-    """Check that no mapping in a document has a duplicate key."""
     if id(node) in visited:  # reached before, through an alias
         return
     visited.add(id(node))

@@ -195,7 +195,6 @@ class Measurement:
         return f"<Measurement {what}: {', '.join(shown[:4])}{more}>"
 
     def _repr_html_(self) -> str | None:
-        """Return the HTML for notebooks, with values, provenance and charts."""
         return as_html(self)
 
 

@@ -77,7 +77,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _check_options(config: pytest.Config) -> None:
-    """Read the options, the settings, and the baseline or the pin, and check that the report can be written."""
     state_of(config).options = _options(config)
     load_settings()
     if (folder := get_option(config, "report")) is not None:
@@ -125,7 +124,6 @@ def _options(config: pytest.Config) -> RunOptions:
 
 
 def _check_places(config: pytest.Config) -> None:
-    """Check that no file that the run writes is one of its inputs or is written twice."""
     given = {name: get_option(config, name) for name in RUN_OPTIONS}
     written = [config.getoption(name, None) for name in ("benchmark_json", "xmlpath")]
     if (folder := given.pop("report")) is not None:

@@ -105,7 +105,6 @@ def _filled(place: str, claim: Claim, figures: Mapping[str, Mapping[str, TaskFig
 
 
 def _entries(file: Path) -> list[tuple[Any, yaml.Node]]:
-    """Return the entries of a file, each with its YAML node."""
     try:
         node, data = read_yaml(read_text(file, YAML_LIMIT))
     except YamlError as error:

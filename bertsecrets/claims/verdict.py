@@ -207,7 +207,6 @@ class Verdict:
         return as_chart(self)
 
     def _repr_html_(self) -> str | None:
-        """Return the HTML for notebooks: the verdict, its reason, and charts of its measurements."""
         return as_html(self)
 
     @property

@@ -351,7 +351,6 @@ def _write(options: argparse.Namespace, run: "JudgedRun") -> None:
 
 
 def _write_page(options: argparse.Namespace, runs: Sequence["JudgedRun"]) -> None:
-    """Write the HTML page, which shows several models side by side."""
     from bertsecrets.report.html import page
     from bertsecrets.report.viewer import Examples
     from bertsecrets.settings import load_settings

@@ -272,7 +272,6 @@ class Family:
 
 @functools.cache
 def _say(text: str) -> None:
-    """Log a text, but only once."""
     log.info(text)
 
 

@@ -18,8 +18,6 @@ from bertsecrets.progress import counted
 
 
 class _OneLayer:
-    """An observer that keeps the attention maps of one layer."""
-
     pairs = False
 
     def __init__(self, layer: int):

@@ -194,7 +194,6 @@ class Source:
         return None
 
     def _own(self, task: Task, name: str) -> Split:
-        """Return a split of a user-defined task."""
         splits = self.own.get(task.name)
         if splits is None or splits["dev"].task != task:
             raise UserError(f"{task.title} is not a task of this session, or was redefined: open a new session with it")

@@ -376,7 +376,6 @@ def _by_task(ablations: Sequence[Measurement]) -> tuple[str, ...]:
 
 
 def _most_harmful(ablation: Measurement) -> str:
-    """Return the most important heads as text."""
     order = np.argsort(np.asarray(ablation.value("score")), axis=None, kind="stable")[:TOP_HEADS]
     return f"most harmful {' and '.join(_name(ablation, int(chosen)) for chosen in order)}"
 

@@ -42,7 +42,6 @@ def named_lead(frames: Measurement, heads: Heads = FRAME_HEADS) -> Estimand:
 
 
 def _of_paper(frames: Measurement) -> bool:
-    """Return whether the sentences are the paper's own."""
     return frames.values.get("sentences") == FRAME_DIGEST
 
 

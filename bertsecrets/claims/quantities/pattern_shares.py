@@ -47,7 +47,6 @@ def _predicted(patterns: Measurement, reading: str) -> Int[np.ndarray, "examples
 
 
 def _heads(patterns: Measurement, reading: str) -> int:
-    """Return the number of heads of the model."""
     return _predicted(patterns, reading).shape[1]
 
 

@@ -26,7 +26,6 @@ STRIPED_CLASSES = ("vertical", "vertical-diagonal")
 
 
 def _by_layer(special: Measurement, kind: Kind) -> Float[np.ndarray, "examples layers"]:
-    """Return the attention to a kind of token by layer."""
     if np.isnan(special.value(kind)).all():
         raise NotApplicableError(f"the model has no [{kind.removesuffix('_sum').upper()}]")
     return by_layer(special, kind)

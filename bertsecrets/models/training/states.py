@@ -87,7 +87,6 @@ def newest(folder: Path) -> State | None:
 
 
 def _read(place: Path) -> State:
-    """Read the state in a folder."""
     problem = damage(place)
     if problem is not None:
         raise UserError(problem)
