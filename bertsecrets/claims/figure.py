@@ -99,10 +99,9 @@ class TaskFigure(Section):
 
     @model_validator(mode="after")
     def _sourced(self) -> "TaskFigure":
-        if self.seed_std is not None and not self.seed_source:
-            raise ValueError("seed_std needs a source: name it in seed_source")
-        if self.doubt is not None and not self.doubt_source:
-            raise ValueError("doubt needs a source: name it in doubt_source")
+        for number, source in (("seed_std", "seed_source"), ("doubt", "doubt_source")):
+            if getattr(self, number) is not None and not getattr(self, source):
+                raise ValueError(f"{number} needs a source: name it in {source}")
         return self
 
     @property

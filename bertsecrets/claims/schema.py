@@ -83,24 +83,20 @@ class Claim(References):
 
     @model_validator(mode="after")
     def _sound(self) -> "Claim":
-        unknown = [name for name in self.tasks if name not in TASKS and name != ALL_TASKS]
-        if unknown:
-            raise ValueError(f"unknown task {unknown[0]!r}: {near_matches(unknown[0], TASKS)}")
-        if self.measure not in measure_names():
-            raise ValueError(f"unknown measure {self.measure!r}: {near_matches(self.measure, measure_names())}")
-        if self.quantity not in QUANTITIES:
-            raise ValueError(f"unknown quantity {self.quantity!r}: {near_matches(self.quantity, QUANTITIES)}")
-        needed = sorted({need.measure for need in QUANTITIES[self.quantity].needs.values()})
-        if self.measure not in needed:
-            raise ValueError(
-                f"quantity {self.quantity} is computed from {' and '.join(needed)}, not from {self.measure}"
-            )
-        taken = QUANTITIES[self.quantity].arguments
+        tasks = [("task", name, TASKS) for name in self.tasks if name != ALL_TASKS]
+        named = [*tasks, ("measure", self.measure, measure_names()), ("quantity", self.quantity, QUANTITIES)]
+        for kind, name, known_names in named:
+            if name not in known_names:
+                raise ValueError(f"unknown {kind} {name!r}: {near_matches(name, known_names)}")
+        taken, needs = QUANTITIES[self.quantity].arguments, QUANTITIES[self.quantity].needs.values()
+        read = sorted({need.measure for need in needs})
+        if self.measure not in read:
+            raise ValueError(f"quantity {self.quantity} is computed from {' and '.join(read)}, not from {self.measure}")
         try:
             taken.model_validate(self.arguments)
         except ValidationError as error:
             raise ValueError(f"arguments of quantity {self.quantity}: {first_problem(error, taken)}") from error
-        compares = any(need.whose == "against" for need in QUANTITIES[self.quantity].needs.values())
+        compares = any(need.whose == "against" for need in needs)
         if compares and self.against in (None, self.initialisation):
             raise ValueError(f"quantity {self.quantity} compares two initialisations: give another one as `against`")
         around = isinstance(self.expect, Figure)
