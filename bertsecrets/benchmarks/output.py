@@ -17,9 +17,9 @@ from bertsecrets.claims.band import format_number
 from bertsecrets.claims.schema import Case, Known
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli.baseline import accepted_cases, conclude_baseline
-from bertsecrets.cli.console import BUG, USER_ERROR, encodable, report_bug, signals_deferred
+from bertsecrets.cli.console import USER_ERROR, encodable, explained, signals_deferred
 from bertsecrets.cli.outputs import more_seeds_line
-from bertsecrets.errors import UserError, of_the_machine, one_line
+from bertsecrets.errors import UserError, one_line
 from bertsecrets.formats import ERROR, FAILURES, Ends, VerdictData, VerdictsFile
 from bertsecrets.options import RunOptions, variable
 from bertsecrets.progress import counted
@@ -324,9 +324,9 @@ def write_report(session: pytest.Session) -> int:
     try:
         _write(folder, state, config)
     except Exception as error:
-        line = str(error) if isinstance(error, UserError) else of_the_machine(error)
-        state.report_line = f"no report: {one_line(line or report_bug(error))}", False
-        return USER_ERROR if line is not None else BUG
+        line, code = explained(error)
+        state.report_line = f"no report: {one_line(line)}", False
+        return code
     state.report_line = f"report: {folder.resolve() / 'report.html'}", True
     return 0
 

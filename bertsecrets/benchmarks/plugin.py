@@ -33,7 +33,7 @@ from bertsecrets.cli import console
 from bertsecrets.cli.baseline import read_baseline
 from bertsecrets.cli.judge_run import MEASURING_OPTIONS, saved_measurements
 from bertsecrets.cli.outputs import check_places, refuse
-from bertsecrets.errors import UserError, check_extra, of_the_machine, one_line
+from bertsecrets.errors import UserError, check_extra, one_line
 from bertsecrets.formats import FAILURES
 from bertsecrets.options import PARSING, RunOptions
 from bertsecrets.progress import log, shown_by
@@ -185,12 +185,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         with output.start_folder(session.config):
             _open_run(session.config, selected)
         return
-    except UserError as error:
-        ended = (one_line(error), console.USER_ERROR)
     except Exception as error:
-        line = of_the_machine(error)
-        ended = (line, console.USER_ERROR) if line is not None else (console.report_bug(error), console.BUG)
-    pytest.exit(ended[0], returncode=ended[1])
+        line, code = console.explained(error)
+    pytest.exit(one_line(line), returncode=code)
 
 
 def _open_run(config: pytest.Config, selected: list[Case]) -> None:

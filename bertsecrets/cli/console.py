@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from bertsecrets.errors import TERMINATION_SIGNALS, in_short, interrupt
+from bertsecrets.errors import TERMINATION_SIGNALS, UserError, in_short, interrupt, of_the_machine
 from bertsecrets.progress import LINES_VALUE, PROGRESS_VARIABLE
 
 USER_ERROR = 2  # exit code of an error that the user can fix
@@ -29,10 +29,14 @@ def interrupted_message(store: Path | None) -> str:
     return f"interrupted; finished results are saved in {store or 'the store'}: run the same command to continue"
 
 
-def report_bug(error: BaseException) -> str:
-    """Print a bug's traceback to standard error, and return a line that explains how to report the bug."""
-    traceback.print_exception(error)
-    return f"this is {in_short(error)}: please report it with this traceback and the output of `bertsecrets doctor`"
+def explained(error: Exception) -> tuple[str, int]:
+    """Return a message about an error, and the exit code. If the error is a bug, print its traceback first."""
+    line = str(error) if isinstance(error, UserError) else of_the_machine(error)
+    if line is None:
+        traceback.print_exception(error)
+        advice = "please report it with this traceback and the output of `bertsecrets doctor`"
+        return f"this is {in_short(error)}: {advice}", BUG
+    return line, USER_ERROR
 
 
 def as_interrupt() -> AbstractContextManager[None]:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TextIO
 from bertsecrets import __version__
 from bertsecrets.cli import claims, compare, console, doctor, fetch, measure, plan, report, store
 from bertsecrets.cli.outputs import check_command
-from bertsecrets.errors import UserError, near_matches, of_the_machine, one_line, shortened
+from bertsecrets.errors import near_matches, one_line, shortened
 from bertsecrets.option_checks import check_seed, check_threads
 from bertsecrets.options import RunOptions
 from bertsecrets.reading import READ_FILES
@@ -106,8 +106,6 @@ def _run(options: argparse.Namespace) -> int:
         check_command(options)
         code = options.run(options) or 0
         print(end="", flush=True)
-    except UserError as error:
-        return _tell(error)
     except KeyboardInterrupt as signalled:
         return _tell(console.interrupted_message(_store_of(options)), console.interrupted(signalled))
     except BrokenPipeError:
@@ -116,8 +114,7 @@ def _run(options: argparse.Namespace) -> int:
         if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_ERRNOS:
             _drop(sys.stdout)
             return _tell(f"cannot write the output ({error.strerror}): redirect the output to another file")
-        line = of_the_machine(error)
-        return _tell(line) if line is not None else _tell(console.report_bug(error), console.BUG)
+        return _tell(*console.explained(error))
     return code
 
 
