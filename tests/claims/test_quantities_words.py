@@ -8,8 +8,9 @@ from measurements import estimand, gridded, measured, read, verdict
 
 from bertsecrets.claims.estimand import with_same_selection
 from bertsecrets.claims.loading import load_claims
-from bertsecrets.claims.quantities.words import FIGURE_7_KINDS, LINGUISTIC_FEATURES
+from bertsecrets.claims.quantities.words import LINGUISTIC_FEATURES
 from bertsecrets.errors import NotApplicableError
+from bertsecrets.measures.features import FIGURE_7_LABELS
 from bertsecrets.patterns.classes import CLASSES
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.texts.published import published_figures
@@ -250,7 +251,7 @@ def test_targets_of_the_last_cls_can_pass_and_fail():
 
 def test_the_correlation_with_figure_7():
     panel = published_figures()["fig7_CLS_last_layer"]["RTE"]
-    rows = {f"cls_row_{ours}": np.tile(panel[theirs], (40, 1)) for theirs, ours in FIGURE_7_KINDS.items()}
+    rows = {f"cls_row_{ours}": np.tile(panel[theirs], (40, 1)) for ours, theirs in FIGURE_7_LABELS.items()}
     like = measured("features", {"noun": np.ones((12, 12))}, rows)
     unlike = measured("features", {"noun": np.ones((12, 12))}, {name: 1 - row for name, row in rows.items()})
     assert estimand("figure-7-correlation", like).parts[0] == pytest.approx(1)

@@ -42,10 +42,6 @@ Feature = Literal["noun", "verb", "pronoun", "subject", "object", "negation"]
 LINGUISTIC_FEATURES: tuple[Feature, ...] = get_args(Feature)
 Kind = Literal[Feature, "punctuation", "cls", "sep"]
 Relation = Literal["noun_pronoun", "pronoun_noun", "verb_subject", "subject_verb"]
-FIGURE_7_KINDS = {
-    "PRON": "pronoun", "NOUN": "noun", "VERB": "verb", "OBJ": "object", "SUBJ": "subject", "NEG": "negation",
-    "CLS": "cls", "SEP": "sep",
-}  # fmt: skip
 DIAGONAL_RELATIONS: tuple[Relation, ...] = ("verb_subject", "noun_pronoun")
 DIAGONAL_CLASSES = ("diagonal", "vertical-diagonal")
 FEATURE_WEIGHTS = Need("features")
@@ -240,9 +236,11 @@ def figure_7(features: Measurement) -> Estimand:
 
     Features that occur in too few inputs are excluded.
     """
+    from bertsecrets.measures.features import FIGURE_7_LABELS  # imports torch
+
     rows = _cls_row(features)
-    frequent, notes = _frequent({kind: rows[kind] for kind in FIGURE_7_KINDS.values()})
-    figures = panels("fig7_CLS_last_layer", [name for name, kind in FIGURE_7_KINDS.items() if kind in frequent])
+    frequent, notes = _frequent({kind: rows[kind] for kind in FIGURE_7_LABELS})
+    figures = panels("fig7_CLS_last_layer", [FIGURE_7_LABELS[kind] for kind in frequent])
     estimand = likeness(features, np.hstack([rows[kind] for kind in frequent]), figures)
     return replace(estimand, notes=(*estimand.notes, *notes))
 
