@@ -54,10 +54,26 @@ _HOMES = {
 }
 
 __all__ = [
-    "Claim", "Estimand", "Family", "Measurement", "MissingError", "Need", "RunOptions", "Session", "Subject", "Task",
-    "UserError", "Verdict", "head_map", "list_measures", "load_claims", "measure", "quantity", "register_family",
+    "Claim",
+    "Estimand",
+    "Family",
+    "Measurement",
+    "MissingError",
+    "Need",
+    "RunOptions",
+    "Session",
+    "Subject",
+    "Task",
+    "UserError",
+    "Verdict",
+    "head_map",
+    "list_measures",
+    "load_claims",
+    "measure",
+    "quantity",
+    "register_family",
     "show_head",
-]  # fmt: skip
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -23,7 +23,6 @@ from bertsecrets.claims.reasons import Cause, Grounds
 from bertsecrets.claims.sequential import ANALYSES
 from bertsecrets.formats import Outcome
 from bertsecrets.settings import Section
-from bertsecrets.texts.metrics import FEWEST_EXAMPLES
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import Measurement
 
@@ -110,16 +109,6 @@ class Evidence:
         published = self.case.figure.published or 0.0
         tolerance = self.case.figure.rounding + SCORE_TOLERANCE
         return sum(abs(value - published) <= tolerance for value in self.constants)
-
-    @property
-    def other_constants(self) -> bool:
-        """Whether all seeds give constant answers, none of which is the published constant answer."""
-        return len(self.constants) == len(self.estimands) and not self.same_constant
-
-    @property
-    def seeds_matter(self) -> bool:
-        """Whether more seeds could decide the claim."""
-        return not self.observed.seedless and self.observed.computable and self.observed.fewest >= FEWEST_EXAMPLES
 
 
 def _hull(one: Ends | None, other: Ends | None) -> Ends | None:
@@ -325,7 +314,7 @@ class Figure(Section):
         assert limits is not None
         assert outer is not None
         has_learned, same = self._learned(evidence), evidence.same_constant
-        if evidence.other_constants:
+        if len(evidence.constants) == len(evidence.estimands) and not same:
             return "inconclusive", Grounds.OTHER_CONSTANT()
         if same and not has_learned:
             return self.passes, Grounds.SAME_CONSTANT(same=same, seeds=len(evidence.estimands))

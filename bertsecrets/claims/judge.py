@@ -137,6 +137,7 @@ def _judge(case: Case, by_seed: Sequence[OfSeed], settings: JudgeParams, checkpo
         outcome, cause, against = "inconclusive", Grounds.LIMITED_ROWS(now=cause), None
     settled = cause.grounds in (Grounds.AT_LIMIT, Grounds.LIMITED_ROWS)  # whatever further seeds show
     undecided = outcome == "inconclusive" or (evidence.early < 1 and outcome in PASSES)
+    seeds_matter = not observed.seedless and observed.computable and observed.fewest >= FEWEST_EXAMPLES
     return Verdict.because(
         case,
         outcome,
@@ -149,7 +150,7 @@ def _judge(case: Case, by_seed: Sequence[OfSeed], settings: JudgeParams, checkpo
         by_seed=tuple(tuple(estimand.parts.tolist()) for estimand in estimands),
         extreme=observed.extreme,
         power=_power(case, evidence) if cause.grounds in UNDECIDED_GROUNDS else "",
-        open=undecided and more and evidence.seeds_matter and not settled,
+        open=undecided and more and seeds_matter and not settled,
         p_against=against,
         p_for=in_favour,
         interim=_level(case, evidence),

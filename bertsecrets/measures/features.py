@@ -23,9 +23,15 @@ from bertsecrets.texts.parsing import NEGATIONS, WORD_FEATURES, Parse, Word
 
 SPECIAL_KINDS = ("cls", "sep")
 FIGURE_7_LABELS = {  # labels of the kinds in K19's figure 7
-    "pronoun": "PRON", "noun": "NOUN", "verb": "VERB", "object": "OBJ", "subject": "SUBJ", "negation": "NEG",
-    "cls": "CLS", "sep": "SEP",
-}  # fmt: skip
+    "pronoun": "PRON",
+    "noun": "NOUN",
+    "verb": "VERB",
+    "object": "OBJ",
+    "subject": "SUBJ",
+    "negation": "NEG",
+    "cls": "CLS",
+    "sep": "SEP",
+}
 
 
 @measure("features", title="attention to linguistic features", source="K19 4.4")

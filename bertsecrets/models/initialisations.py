@@ -89,26 +89,38 @@ _INITIALISATIONS = (
         name="random", title="a model trained from random weights", label="from random weights", loads=False
     ),
     Initialisation(
-        name="frozen", title="a model trained on a frozen encoder", label="frozen encoder",
-        trains_encoder=False, freeze=freeze_encoder,
+        name="frozen",
+        title="a model trained on a frozen encoder",
+        label="frozen encoder",
+        trains_encoder=False,
+        freeze=freeze_encoder,
     ),
     # the "pretrained" column of K19's table 1, which K19's code computes with an untrained classifier
     Initialisation(
-        name="untrained", title="a pretrained model without training", label="not fine-tuned",
-        trains=False, trains_encoder=False,
+        name="untrained",
+        title="a pretrained model without training",
+        label="not fine-tuned",
+        trains=False,
+        trains_encoder=False,
     ),
     # not in K19
     Initialisation(
-        name="last-two-new", title="a model fine-tuned after its last two layers were reinitialised",
-        label="last two layers reinitialised", prepare=_replace_last_layers,
+        name="last-two-new",
+        title="a model fine-tuned after its last two layers were reinitialised",
+        label="last two layers reinitialised",
+        prepare=_replace_last_layers,
     ),
     Initialisation(
-        name="last-two-trained", title="a model of which only the last two layers were fine-tuned",
-        label="only the last two layers fine-tuned", freeze=freeze_but_last_layers,
+        name="last-two-trained",
+        title="a model of which only the last two layers were fine-tuned",
+        label="only the last two layers fine-tuned",
+        freeze=freeze_but_last_layers,
     ),
     Initialisation(
-        name="from-sep", title="a model fine-tuned to classify from [SEP]", label="classifying from [SEP]",
+        name="from-sep",
+        title="a model fine-tuned to classify from [SEP]",
+        label="classifying from [SEP]",
         prepare=_read_last_token,
     ),
-)  # fmt: skip
+)
 _BY_NAME: dict[str, Initialisation] = {initialisation.name: initialisation for initialisation in _INITIALISATIONS}

@@ -44,8 +44,13 @@ PUBLISHED_WEIGHTS = {  # names of models, keyed by the digest of their weights
     for name, files in {**MODEL_SHA256, "minilm": MINILM_SHA256, "mpnet": MPNET_SHA256}.items()
 }
 PICKLE_FILES = (
-    "pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "tf_model.h5", "flax_model.msgpack",
-)  # fmt: skip
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+    "model.bin",
+    "model.pt",
+    "tf_model.h5",
+    "flax_model.msgpack",
+)
 ADAPTER_FILES = (
     "adapter_config.json",
     *(f"*adapter*{suffix}" for suffix in (".safetensors", ".bin", ".pt", ".pth", ".npz")),

@@ -20,39 +20,60 @@ class Look:
 
 OUTCOMES: dict[str, Look] = {  # in report order; the last is for claims that could not be measured
     "reproduced": Look(
-        "✓", "green", ("#d9eeea", "#123f39"), ("#0a574d", "#93ddcf"),
+        "✓",
+        "green",
+        ("#d9eeea", "#123f39"),
+        ("#0a574d", "#93ddcf"),
         "The data show the claimed order or equality for this model and training procedure, not just for one run.",
     ),
     "compatible": Look(
-        "≈", "green", ("#dfeaf8", "#17304d"), ("#17497d", "#a4ccf5"),
+        "≈",
+        "green",
+        ("#dfeaf8", "#17304d"),
+        ("#17497d", "#a4ccf5"),
         "The data do not contradict the published figure. This is not evidence that the two values are equal; the "
         "reason says how large a difference would have been noticed.",
     ),
     "deviates": Look(
-        "✗", "red", ("#fbe1d1", "#55280f"), ("#8a3005", "#ffb48c"),
+        "✗",
+        "red",
+        ("#fbe1d1", "#55280f"),
+        ("#8a3005", "#ffb48c"),
         "The data contradict the claim: the opposite holds, the effect is too small (negligible, or less than half of "
         "the published one), or the value differs from the published or expected one.",
         plural="deviate",
     ),
     "inconclusive": Look(
-        "?", "cyan", ("#eceef1", "#292e35"), ("#4b535d", "#bac1ca"),
+        "?",
+        "cyan",
+        ("#eceef1", "#292e35"),
+        ("#4b535d", "#bac1ca"),
         "Not enough evidence either way, for example because of too few examples or seeds. The claim neither passes "
         "nor fails.",
     ),
     "degenerate": Look(
-        "⊘", "bold red", ("#ece1f5", "#3a2650"), ("#5b2a8a", "#d8b7f2"),
+        "⊘",
+        "bold red",
+        ("#ece1f5", "#3a2650"),
+        ("#5b2a8a", "#d8b7f2"),
         "The model has collapsed, so its results are not evidence for or against any claim.",
     ),
     "not applicable": Look(
-        "–", "dim", ("transparent", "transparent"), ("#59616c", "#a3abb6"),
+        "–",
+        "dim",
+        ("transparent", "transparent"),
+        ("#59616c", "#a3abb6"),
         "The claim needs something that the model or the task does not have, such as layer 7 of a 6-layer model.",
     ),
     ERROR: Look(
-        "!", "magenta", ("#fadee7", "#4f1c2e"), ("#881641", "#f6a8c2"),
+        "!",
+        "magenta",
+        ("#fadee7", "#4f1c2e"),
+        ("#881641", "#f6a8c2"),
         "The claim could not be measured; the card says why.",
         plural="errors",
     ),
-}  # fmt: skip
+}
 
 
 def outcome_label(outcome: str) -> str:

@@ -164,9 +164,13 @@ def _heads() -> alt.TopLevelMixin:
 def _map() -> alt.TopLevelMixin:
     """Return an attention map. Token names start with a two-digit index and a space; axis labels omit these."""
     words: dict[str, Any] = {
-        "labelExpr": "slice(datum.label, 3)", "labelLimit": 90, "labelOverlap": False, "labelPadding": 3,
-        "domain": False, "ticks": False,
-    }  # fmt: skip
+        "labelExpr": "slice(datum.label, 3)",
+        "labelLimit": 90,
+        "labelOverlap": False,
+        "labelPadding": 3,
+        "domain": False,
+        "ticks": False,
+    }
     return (
         alt.Chart(alt.NamedData(name="weights"))
         .mark_rect()

@@ -23,7 +23,12 @@ from bertsecrets.texts.glue import MADE_UP_COLUMN
 PEOPLE = ("Ada", "Bruno", "Carla", "Deniz", "Emma", "Farid", "Greta", "Hugo", "Ines", "Jonas", "Kira", "Leo")
 THINGS = ("letters", "apples", "books", "lamps", "chairs", "coats", "clocks", "boats", "keys", "maps")
 WHEREABOUTS = (
-    *("in Lisbon", "in Oslo", "at the harbour", "at the market", "near the river", "in the old town"),
+    "in Lisbon",
+    "in Oslo",
+    "at the harbour",
+    "at the market",
+    "near the river",
+    "in the old town",
     "on the island",
 )
 DAYS = ("on Monday", "on Friday", "last week", "in spring", "before noon", "after dinner")

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from bertsecrets.claims.bootstrap import ratio
 from bertsecrets.claims.estimand import Estimand, Extreme, Number, by_layer, clusters_of, flat
 from bertsecrets.claims.quantities.likeness import likeness, panels
+from bertsecrets.claims.quantities.pattern_shares import PATTERNS, PATTERNS_BEFORE
 from bertsecrets.claims.quantity import Need, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
@@ -129,9 +130,7 @@ def sep_lead(
     return Estimand(blocks, lead, (note,), clusters=tuple(map(clusters_of, tasks)), extreme=extreme)
 
 
-@quantity(
-    "stripes-on-special-tokens", unit="percent", within=(0, 100), special=SPECIAL_TOKENS, patterns=Need("patterns")
-)
+@quantity("stripes-on-special-tokens", unit="percent", within=(0, 100), special=SPECIAL_TOKENS, patterns=PATTERNS)
 def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
     """Return the percentage of striped maps whose most attended token is [CLS] or [SEP] (K19 section 4.4).
 
@@ -145,13 +144,7 @@ def stripes_on_special(special: Measurement, patterns: Measurement) -> Estimand:
     return Estimand.from_block(block, _percent, note, clusters=clusters_of(special))
 
 
-@quantity(
-    "stripes-from-pretraining",
-    unit="percent",
-    within=(0, 100),
-    after=Need("patterns"),
-    before=Need("patterns", "against"),
-)
+@quantity("stripes-from-pretraining", unit="percent", within=(0, 100), after=PATTERNS, before=PATTERNS_BEFORE)
 def stripes_from_pretraining(after: Measurement, before: Measurement) -> Estimand:
     """Return the percentage of striped maps that are also striped in the pretrained model (K19 section 4.4).
 

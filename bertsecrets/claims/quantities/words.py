@@ -30,6 +30,7 @@ from bertsecrets.claims.estimand import (
 from bertsecrets.claims.quantities.ablation_gains import STSB_AND_RTE, TOP_HEADS
 from bertsecrets.claims.quantities.head_ranking import Heads, name_of, place
 from bertsecrets.claims.quantities.likeness import likeness, panels
+from bertsecrets.claims.quantities.pattern_shares import PATTERNS
 from bertsecrets.claims.quantity import Need, OneOrMore, quantity
 from bertsecrets.errors import NotApplicableError
 from bertsecrets.patterns.classes import CLASSES
@@ -245,9 +246,7 @@ def figure_7(features: Measurement) -> Estimand:
     return replace(estimand, notes=(*estimand.notes, *notes))
 
 
-@quantity(
-    "relation-heads-diagonal", unit="percent", within=(0, 100), attention=Need("relations"), patterns=Need("patterns")
-)
+@quantity("relation-heads-diagonal", unit="percent", within=(0, 100), attention=Need("relations"), patterns=PATTERNS)
 def relation_heads(
     attention: Measurement,
     patterns: Measurement,

@@ -6,6 +6,15 @@ from bertsecrets.measures.base.measure import Measure, MeasureContext, MeasureOp
 from bertsecrets.measures.base.needs import Resources
 
 __all__ = [
-    "AblationMeasure", "AblationOptions", "AttentionMeasure", "AttentionRun", "EncoderMeasure", "Measure",
-    "MeasureContext", "MeasureOptions", "Resources", "Results", "SuiteMeasure",
-]  # fmt: skip
+    "AblationMeasure",
+    "AblationOptions",
+    "AttentionMeasure",
+    "AttentionRun",
+    "EncoderMeasure",
+    "Measure",
+    "MeasureContext",
+    "MeasureOptions",
+    "Resources",
+    "Results",
+    "SuiteMeasure",
+]

@@ -36,9 +36,17 @@ def _all(stack: MapStack) -> dict[str, Column]:
     view = View(stack)
     named: dict[str, Column] = {}
     for part in (
-        _special, _bands, _segments, _rows, _columns,
-        picture_features, off_diagonal_features, band_features, path_features, block_features,
-    ):  # fmt: skip
+        _special,
+        _bands,
+        _segments,
+        _rows,
+        _columns,
+        picture_features,
+        off_diagonal_features,
+        band_features,
+        path_features,
+        block_features,
+    ):
         named |= part(view)
     named["log_length"] = stack.lengths.float().log()
     named["two_texts"] = (stack.boundary < stack.lengths).float()
