@@ -218,15 +218,18 @@ class Skeleton:
 
     def _forward(self, ids, segments, watch: Watch) -> Float[torch.Tensor, "rows outputs"]:
         more = {} if segments is None else {"token_type_ids": segments}
-        if getattr(self.model.config, "use_cache", False):
-            more["use_cache"] = False
         rows, tokens = ids.shape
         written = WrittenWeights(watch, (rows, self.heads, tokens, tokens)) if self.way == "written" else nullcontext()
-        token = _watch.set(watch)
+        config, token = self.model.config, _watch.set(watch)
+        cached = getattr(config, "use_cache", None)  # not an argument, which a family's own code may not accept
         try:
+            if cached:
+                config.use_cache = False
             with self.attending(), torch.inference_mode(not watch.gradients), written:
                 return self.model(input_ids=ids, attention_mask=torch.ones_like(ids), **more).logits
         finally:
+            if cached:
+                config.use_cache = cached
             _watch.reset(token)
 
     @contextmanager

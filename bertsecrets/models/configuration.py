@@ -160,6 +160,8 @@ def open_tokenizer(ref: ModelRef) -> Any:
         raise UserError(
             f"{ref.path} holds no tokenizer.json, and its other files do not define a fast tokenizer: {way}"
         ) from error
+    if getattr(getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None), "dropout", None):
+        raise UserError(f"{ref.path}: its tokenizer splits words at random: set dropout to null in tokenizer.json")
     longest = tokenizer.model_max_length
     if isinstance(longest, bool) or not isinstance(longest, int | float) or not longest >= 1:
         raise UserError(

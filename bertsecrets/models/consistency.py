@@ -59,19 +59,31 @@ def check_logits(
     model: Any,
     encoded: Encoded,
     forward: Callable[[list[int]], Logits] | None = None,
-    tolerance: float = LOGIT_TOLERANCE,
+    *,
+    rounded: bool = False,
 ) -> None:
     """Check that padding does not change the logits and that, without dropout, training mode does not either.
 
     `forward` computes the logits of some examples in the same way as a training step does. By default, the model is run
-    in training mode. `tolerance` applies to the comparison with training mode.
+    in training mode. `rounded` says whether `forward` reads features that were computed in bfloat16.
     """
     rows = encoded.spread(CHECKED_EXAMPLES)
     device = next(model.parameters()).device
     batch = collate(encoded, rows).to(device)
     with explain_failure(model), torch.no_grad():
-        logits = model.eval()(**batch.inputs()).logits.float()
+        logits, again = (model.eval()(**batch.inputs()).logits.float() for _ in range(2))
         check_finite(logits)
+        name, classes = type(model).__name__, model.config.num_labels
+        if logits.shape != (len(rows), classes):
+            raise UserError(
+                f"{name} returns outputs of shape {[*logits.shape]} for {len(rows)} examples and {classes} classes: "
+                "correct num_labels in config.json or the classifier"
+            )
+        if not largest_difference(again, logits) <= LOGIT_TOLERANCE * largest(logits):
+            raise MisreadError(
+                f"{name} computes different logits each time, even in evaluation mode: remove code that draws random "
+                "numbers or counts calls"
+            )
         check_alone(model, encoded, rows, logits)
         try:
             with WithoutDropout():
@@ -83,11 +95,15 @@ def check_logits(
         finally:
             model.eval()
     difference = largest_difference(trained.float(), logits)
+    how = "in training mode and in evaluation mode, even without dropout"
+    tolerance, advice = LOGIT_TOLERANCE, ""
+    if rounded:
+        how, tolerance = "from features that are rounded to bfloat16", LOGIT_TOLERANCE_BF16
+        advice = ": set the option `precision` to float32"
     if not difference <= tolerance * largest(logits):
         raise MisreadError(
-            f"{type(model).__name__} computes different logits in training mode and in evaluation mode, even without "
-            f"dropout (the largest difference is {difference:.2g}), so the model that is measured would not be the "
-            "model that was trained"
+            f"{name} computes different logits {how} (the largest difference is {difference:.2g}), so the model that "
+            f"is measured would not be the model that was trained{advice}"
         )
 
 
@@ -101,7 +117,7 @@ def check_alone(model: Any, encoded: Encoded, rows: list[int], logits: Logits) -
         if not moved <= LOGIT_TOLERANCE * largest(logits):
             raise MisreadError(
                 f"a logit changes by {moved:.2g} if its example is scored alone instead of in a batch, because the "
-                "model does not mask padding: correct the model's code or configuration"
+                "model does not mask padding, or mixes the examples of a batch: correct its code or configuration"
             )
 
 

@@ -122,9 +122,6 @@ def full_name(name: str) -> str:
     return repository if not revision or pinned else f"{repository}@{revision}"
 
 
-# Model types whose position ids start after the padding id, so that fewer positions are usable than configured.
-POSITIONS_AFTER_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")
-
 # Model types that read the embeddings of neighbouring tokens. The embeddings of padding must be zero, like the
 # positions beyond the ends of an unpadded input.
 READS_NEIGHBOURS = ("mobilebert",)
@@ -158,7 +155,7 @@ NO_ANSWERS = {
 
 # Patterns for the names of stored weights that a model may leave unused. A model with any other unused weight is
 # rejected. The first pattern matches constants and cross-attention anywhere in a model.
-UNUSED_WEIGHTS = r"(^|\.)(position_ids|inv_freq|masked_bias|attn\.bias)$|(^|\.)(crossattention|ln_cross_attn)\."
+UNUSED_WEIGHTS = r"(^|\.)(position_ids|inv_freq|masked_bias|h\.\d+\.attn\.bias)$|(^|\.)(crossattention|ln_cross_attn)\."
 POOLER = "pooler"  # also inside an encoder that is opened without it, like Funnel's decoder
 # Heads for other tasks (language modelling, pretraining, answers and spans) that are stored with the encoder.
 OTHER_HEADS = (
@@ -166,6 +163,8 @@ OTHER_HEADS = (
     r"|qa_\w+|output_\w+|column_output_\w+|start_logits|end_logits|answer_class|seq_relationship|embed_out"
     rf"|{POOLER}"
 )
+# The heads that may be stored beside a trained classifier. Modules with other names could be part of the classifier.
+PRETRAINING_HEADS = rf"cls|lm_head|mlm|qa_outputs|(generator|discriminator|lm)_(lm_head|predictions)|{POOLER}"
 # Modules of classifiers. Their weights may be left unused only if a new classifier replaces them.
 CLASSIFIERS = r"\w*(classifi|head|regress|score|logit)\w*|dense|linear|sequence_summary"
 
@@ -178,10 +177,15 @@ def why_no_maps(config: Any) -> str | None:
     return own.no_maps if own else {**NO_MAPS, **NO_ANSWERS}.get(config.model_type)
 
 
-def counts_after_padding(model_type: str) -> bool:
-    """Return whether a model type's position ids start after the padding id."""
-    own = _OWN.get(model_type)
-    return own.positions_after_padding if own else model_type in POSITIONS_AFTER_PADDING
+def first_position(model: Any) -> int:
+    """Return the position id of the first token.
+
+    In families such as RoBERTa, it follows the id that the embeddings of positions reserve for padding.
+    """
+    own = _OWN.get(model.config.model_type)
+    ids = (getattr(module, "padding_idx", None) for name, module in model.named_modules() if "position_emb" in name)
+    reserved = model.config.pad_token_id if own and own.positions_after_padding else None
+    return max((int(padding) + 1 for padding in (reserved, *ids) if padding is not None), default=0)
 
 
 # Names of the modules of a BERT-like layer in each family, in this order: query, key, value, output, norm after

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -66,6 +65,8 @@ def check_object(model: Any) -> None:
                 f"{own} computes its weight from other tensors (by parametrisation or pruning): first store the result "
                 "with torch.nn.utils.parametrize.remove_parametrizations or torch.nn.utils.prune.remove"
             )
+        if hasattr(module, "_orig_mod"):
+            raise UserError(f"{own} is compiled, which hides its layers: give the model before torch.compile")
         if type(module).__module__.startswith(("torch.ao.", "bitsandbytes.", "torchao.")):
             raise UserError(f"{own} is quantised ({type(module).__name__}), but only unquantised models are supported")
         for weight in module.parameters(recurse=False):
@@ -246,7 +247,7 @@ def _check_saved(tokenizer: Any, folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelWarning)  # shown when the model is opened
         reopened = open_tokenizer(ModelRef.in_folder(folder))
-    patched = any(isinstance(value, FunctionType | MethodType) for value in vars(tokenizer).values())
+    patched = any(callable(value) for value in vars(tokenizer).values())
     changed = tokenizer.is_fast and identity(own) != identity(reopened)
     if patched or changed or not type(tokenizer).__module__.startswith("transformers."):
         raise UserError(

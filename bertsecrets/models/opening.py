@@ -11,7 +11,9 @@ from torch import nn
 from bertsecrets.errors import NotApplicableError, RunError, UserError, shortened
 from bertsecrets.models.class_names import classes_in_order
 from bertsecrets.models.configuration import load, open_config, open_tokenizer
-from bertsecrets.models.families import NO_ANSWERS, READS_NEIGHBOURS, counts_after_padding, why_no_maps
+from bertsecrets.models.consistency import LOGIT_TOLERANCE, Logits, explain_failure, largest, largest_difference
+from bertsecrets.models.encoding import collate, tokenize
+from bertsecrets.models.families import NO_ANSWERS, READS_NEIGHBOURS, first_position, own_family, why_no_maps
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.layers import (
     LAST,
@@ -38,6 +40,7 @@ ACTIVATIONS = ("sentence_transformers", "sbert_ce_default_activation_function")
 # Modules that define activation functions. The second of them defines Identity.
 ACTIVATION_MODULES = ("torch.nn.modules.activation", "torch.nn.modules.linear", "torch.nn")
 
+PROBE_TOKENS = 16  # maximum length of a text on which changes of the outputs are checked
 UNUSED_EMBEDDINGS = 128  # some models have a few more embeddings than tokens, to round up the size for the hardware
 
 
@@ -57,8 +60,7 @@ class OpenModel:
         config = self.model.config
         positions = getattr(config, "max_position_embeddings", None) or tokens
         positions = positions if positions > 0 else tokens  # -1 means unlimited (XLNet)
-        if counts_after_padding(config.model_type):
-            positions -= config.pad_token_id + 1
+        positions -= first_position(self.model)
         room = int(min(tokens, positions, self.tokenizer.model_max_length))
         if room <= (special := self.tokenizer.num_special_tokens_to_add(True)):
             raise UserError(
@@ -182,6 +184,11 @@ def _load_weights(
             dtype=torch.float32,
         )
     drawn = dict.fromkeys(info["missing_keys"]) | {key: tuple(shape) for key, shape, *_ in info["mismatched_keys"]}
+    if (own := own_family(config.model_type)) is not None and not isinstance(model.base_model, own.encoder):
+        raise UserError(
+            f"the encoder of {type(model).__name__} is not in the attribute {model.base_model_prefix!r}, which its "
+            f"base_model_prefix names: store the {own.encoder.__name__} in this attribute"
+        )
     check_weights(ref.path, model, info["unexpected_keys"], ref.tensors(), trained=trained)
     infinite = [name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()]
     if infinite:
@@ -252,9 +259,9 @@ def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, atte
             "use the option `model` instead of `checkpoint` for it"
         )
     _refuse_drawn(ref.path, sorted(drawn))
-    _order_classes(model, task)
+    _order_classes(model, tokenizer, task)
     if task.regression and (name := ref.activation() or _activation(config)) is not None:
-        _activate(model, name, folder)
+        _activate(model, tokenizer, name, folder)
     if getattr(config, SETTING, None) == LAST:
         read_last_token(model, tokenizer)
     return _opened(ref, model, tokenizer)
@@ -330,7 +337,23 @@ def _activation(config: Any) -> Any:
     return (own.get("activation_fn") if isinstance(own, dict) else None) or former
 
 
-def _activate(model: Any, name: Any, folder: Path) -> None:
+def _probed(model: Any, tokenizer: Any) -> Logits:
+    """Return a model's logits for two short texts."""
+    encoded = tokenize(tokenizer, ["A few words.", "And 2 more!"], None, PROBE_TOKENS)[0]
+    with explain_failure(model), torch.no_grad():
+        logits: torch.Tensor = model.eval()(**collate(encoded, range(len(encoded))).inputs()).logits
+    return logits
+
+
+def _check_outputs(model: Any, tokenizer: Any, wanted: Logits, what: str) -> None:
+    """Check the effect of a change of the model's last linear module, after which a model may compute anything."""
+    outputs = _probed(model, tokenizer)
+    if outputs.shape != wanted.shape or largest_difference(outputs, wanted) > LOGIT_TOLERANCE * largest(wanted):
+        name = type(model).__name__
+        raise UserError(f"{what}, because {name} does not return the outputs of its last linear module unchanged")
+
+
+def _activate(model: Any, tokenizer: Any, name: Any, folder: Path) -> None:
     """Apply an activation function to a cross-encoder's output, using a hook on the model's last linear module."""
     root, _, function = name.rpartition(".") if isinstance(name, str) else ("", "", "")
     try:
@@ -343,17 +366,22 @@ def _activate(model: Any, name: Any, folder: Path) -> None:
             f"{shortened(str(name), 100)}"
         )
     last = [module for module in model.modules() if isinstance(module, nn.Linear) and module.out_features == 1][-1]
+    wanted = activation(_probed(model, tokenizer))
     last.register_forward_hook(lambda _module, _inputs, output: activation(output))
+    _check_outputs(model, tokenizer, wanted, f"{folder}: the activation function {function} cannot be applied")
 
 
-def _order_classes(model: Any, task: Task) -> None:
+def _order_classes(model: Any, tokenizer: Any, task: Task) -> None:
     """Reorder the outputs of a classifier if its classes are in a different order from the classes of the task."""
     names = list(model.config.id2label.values())
     if task.regression or names == list(task.labels):
         return
     last: Any = [m for m in model.modules() if isinstance(m, nn.Linear) and m.out_features == task.outputs][-1]
     order = torch.tensor([names.index(label) for label in task.labels])
+    wanted = _probed(model, tokenizer)[:, order]
     with torch.no_grad():
         last.weight.copy_(last.weight[order])
         if last.bias is not None:
             last.bias.copy_(last.bias[order])
+    what = f"save the model with its classes in the order {', '.join(task.labels)}: they cannot be reordered here"
+    _check_outputs(model, tokenizer, wanted, what)

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 from bertsecrets.errors import UserError
-from bertsecrets.models.families import CLASSIFIERS, OTHER_HEADS, POOLER, UNUSED_WEIGHTS
+from bertsecrets.models.families import CLASSIFIERS, OTHER_HEADS, POOLER, PRETRAINING_HEADS, UNUSED_WEIGHTS
 from bertsecrets.models.layers import architecture, layer_of
 from bertsecrets.progress import counted
 
@@ -74,9 +74,9 @@ class _Names:
             return False
         if part != name:
             return root == POOLER or (self.model.config.model_type, root) == ("funnel", "decoder")
-        if re.fullmatch(OTHER_HEADS, root) and not (trained and hasattr(self.model, root)):
-            return True
-        return not trained and re.fullmatch(CLASSIFIERS, root) is not None
+        if trained:
+            return re.fullmatch(PRETRAINING_HEADS, root) is not None and not hasattr(self.model, root)
+        return re.fullmatch(rf"{OTHER_HEADS}|{CLASSIFIERS}", root) is not None
 
     def behind_prefix(self, name: str) -> str | None:
         """Return the name without its prefix if the rest is the name of a weight in the model, or else None."""

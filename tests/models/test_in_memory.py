@@ -1,6 +1,7 @@
 """A model in memory is measured with whatever was done to it, and is left unchanged."""
 
 from copy import deepcopy
+from functools import partial
 from types import MethodType, SimpleNamespace
 
 import numpy as np
@@ -515,10 +516,13 @@ def test_a_tokenizer_that_saving_changes_is_refused(session, model, tiny_bert):
     general = PreTrainedTokenizerFast(
         tokenizer_object=backend, cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]", unk_token="[UNK]"
     )
+    wrapped = AutoTokenizer.from_pretrained(tiny_bert)
+    wrapped._encode_plus = partial(wrapped._encode_plus, add_special_tokens=False)
     for accepted in (tokenizer, general):
         bs.Session(session.options, checkpoint=model, tokenizer=accepted, checkpoint_task="rte")
-    with pytest.raises(UserError, match="^the tokenizer in memory .* would encode texts differently"):
-        bs.Session(session.options, checkpoint=model, tokenizer=changed, checkpoint_task="rte")
+    for refused in (changed, wrapped):
+        with pytest.raises(UserError, match="^the tokenizer in memory .* would encode texts differently"):
+            bs.Session(session.options, checkpoint=model, tokenizer=refused, checkpoint_task="rte")
 
 
 def test_a_tokenizer_is_for_models_in_memory(session, tiny_bert):
@@ -592,6 +596,11 @@ def with_own_attention(model):
     return model
 
 
+def compile_a_layer(model):
+    model.bert.encoder.layer[1] = torch.compile(model.bert.encoder.layer[1], backend="eager")
+    return model
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning:torch.*")
 @pytest.mark.parametrize(
     ("make", "message"),
@@ -604,6 +613,7 @@ def with_own_attention(model):
         ),
         (lambda model: prune.identity(model.bert.pooler.dense, "weight") and model, "dense computes its weight from"),
         (lambda model: torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8), "is quantised"),
+        (compile_a_layer, r"bert\.encoder\.layer\.1 is compiled, which hides its layers: give the model before"),
         (lambda model: model.to("meta"), "does not hold floating-point numbers"),
         (lambda model: model.bert, "the model in memory is an encoder without a trained classifier"),
         (lambda model: nn.Linear(2, 2), "not as Linear"),

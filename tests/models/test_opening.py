@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from tiny import CONFIGS, LAYERS, SPECIAL, assert_refused, family, openers, refused, rewrite, save_bert, settings
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from zoo import save_family
 
 from bertsecrets.errors import UserError
 from bertsecrets.models import memory, opening
@@ -308,6 +309,18 @@ def test_a_lost_number_of_classes_is_named(tmp_path):
     settings(other, "config.json", id2label=None, label2id=None)
     with refused(r"classifier.bias has the shape \(3,\), but config.json requires 2 outputs: correct"):
         open_checkpoint(other, task("rte"))
+
+
+@pytest.mark.parametrize("name", ["camembert", "data2vec-text", "ibert", "mpnet", "roberta-prelayernorm", "xmod"])
+def test_every_position_that_a_model_has_is_used_and_no_other(tmp_path, name):
+    opened = open_classifier(ModelRef.in_folder(save_family(name, tmp_path)), task("rte"))
+    opened.tokenizer.model_max_length = 10**6
+    room = opened.fit(10**6)
+    ids = torch.full((1, room + 1), 5)
+    with torch.no_grad():
+        opened.model(ids[:, :room])
+        with pytest.raises((IndexError, RuntimeError)):
+            opened.model(ids)
 
 
 @pytest.mark.parametrize("name", ["adapter_notes.txt", "adapters.md", "adapter.json", "use_adapter.py"])

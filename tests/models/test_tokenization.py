@@ -8,8 +8,8 @@ import pytest
 import torch
 from tiny import assert_refused, byte_pairs, openers, refused, save_bert, settings, vocabulary
 from tokenizers import Tokenizer, pre_tokenizers, processors
-from tokenizers.models import Unigram
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, RobertaConfig
+from tokenizers.models import BPE, Unigram
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast, RobertaConfig
 from zoo import save_family
 
 from bertsecrets.errors import UserError
@@ -191,6 +191,14 @@ def test_robertas_vocabulary_and_merges_are_read(tmp_path):
         *("<s>", "ada", "Ġsold", "</s>", "</s>", "leo", "Ġlost", "</s>"),
     ]
     assert "token_type_ids" not in coded
+
+
+def test_a_tokenizer_that_splits_words_at_random_is_refused(own_bert):
+    parts = byte_pairs(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
+    words = Tokenizer(BPE(**parts, dropout=0.01, unk_token="[UNK]"))
+    PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]").save_pretrained(own_bert)
+    with refused("its tokenizer splits words at random: set dropout to null in tokenizer.json"):
+        open_tokenizer(ModelRef.in_folder(own_bert))
 
 
 def test_a_folder_with_only_a_sentencepiece_model_is_one_line(tmp_path):

@@ -100,7 +100,13 @@ def test_weights_that_change_nothing_are_left_out(own_bert, name):
     assert all(torch.equal(before[name], tensor) for name, tensor in after.items())
 
 
-@pytest.mark.parametrize("name", ["classifier.norm", "pre_classifier", "regression_head", "dense", "linear", "score"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("classifier.norm", "pre_classifier", "regression_head", "dense", "linear", "score"),
+        *("output_gate", "vocab_adapter", "nsp_gate", "my_decoder"),  # like heads of other tasks
+    ],
+)
 def test_unknown_heads_are_left_out_unless_the_classifier_is_a_trained_one(own_bert, name):
     name += ".weight"
     rewrite(own_bert, added={name: torch.ones(2, 2)})
@@ -108,6 +114,14 @@ def test_unknown_heads_are_left_out_unless_the_classifier_is_a_trained_one(own_b
     open_bare(own_bert)
     with pytest.raises(UserError, match=f"does not use the weight {name}"):
         open_trained(own_bert)
+
+
+def test_only_the_masks_of_gpt2_are_left_out_as_such(own_bert):
+    name = f"{LAYER}.attention.self.attn.bias"
+    rewrite(own_bert, added={name: torch.ones(2, 2)})
+    for opened in (open_new, open_bare, open_trained):
+        with pytest.raises(UserError, match=f"does not use the weight {name}"):
+            opened(own_bert)
 
 
 def test_a_single_file_and_shards_in_one_folder_are_refused(own_bert):

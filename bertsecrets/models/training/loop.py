@@ -17,7 +17,7 @@ from transformers.trainer_utils import align_special_tokens, set_seed
 
 from bertsecrets.devices import best_precision
 from bertsecrets.errors import NotApplicableError, UserError
-from bertsecrets.models.consistency import LOGIT_TOLERANCE, LOGIT_TOLERANCE_BF16, check_logits, explain_failure
+from bertsecrets.models.consistency import Logits, check_logits, explain_failure
 from bertsecrets.models.encoding import Encoded, collate
 from bertsecrets.models.opening import OpenModel
 from bertsecrets.models.training.states import (
@@ -122,9 +122,15 @@ class Training:
         """Check that training and evaluation compute the same logits if dropout is disabled."""
         precision, self.precision = self.precision, "float32"  # no effect on features, which are encoded already
         rounded = self.features is not None and precision == "bfloat16"
-        tolerance = LOGIT_TOLERANCE_BF16 if rounded else LOGIT_TOLERANCE
-        check_logits(self.model, self.encoded, lambda rows: self._forward(rows).logits, tolerance)
+        check_logits(self.model, self.encoded, self._logits, rounded=rounded)
         self.precision = precision
+
+    def _logits(self, rows: list[int]) -> Logits:
+        output = self._forward(rows)
+        if output.loss is None:
+            raise UserError(f"{type(self.model).__name__} returns no loss: compute it in its forward from the labels")
+        logits: Logits = output.logits
+        return logits
 
     def take_step(self) -> None:
         """Train on the next batch."""
