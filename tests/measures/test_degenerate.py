@@ -20,7 +20,7 @@ from bertsecrets.measures.base.ablation_measure import set_ablation
 from bertsecrets.measures.registry import get_measure
 from bertsecrets.models import opening
 from bertsecrets.models.consistency import check_logits
-from bertsecrets.models.encoding import predict
+from bertsecrets.models.encoding import collate, predict
 from bertsecrets.patterns.readings import READINGS
 from bertsecrets.texts.tasks import task
 from bertsecrets.types import Subject
@@ -59,6 +59,18 @@ def test_tiny_and_huge_logits_are_not_taken_for_a_lost_mask(scale):
         model.classifier.weight.mul_(scale)
         model.classifier.bias.zero_()
     check_logits(model, encoded)
+
+
+def test_rounding_is_not_taken_for_a_difference_of_modes():
+    model, encoded = family("bert"), some_inputs(40)
+    logits = lambda rows: model(**collate(encoded, rows).inputs()).logits  # noqa: E731
+    check_logits(model, encoded, lambda rows: 1.05 * logits(rows), rounded=True)
+    with pytest.raises(
+        MisreadError, match=r"features that are rounded to bfloat16 .*: set the option `precision` to fl"
+    ):
+        check_logits(model, encoded, lambda rows: 1.5 * logits(rows), rounded=True)
+    with pytest.raises(MisreadError, match="in training mode and in evaluation mode, even without dropout"):
+        check_logits(model, encoded, lambda rows: 1.05 * logits(rows))
 
 
 def test_nothing_is_stored_of_a_model_that_ignores_its_mask(tiny_bert, tiny_glue, tmp_path, monkeypatch):
