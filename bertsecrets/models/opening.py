@@ -64,8 +64,8 @@ class OpenModel:
         room = int(min(tokens, positions, self.tokenizer.model_max_length))
         if room <= (special := self.tokenizer.num_special_tokens_to_add(True)):
             raise UserError(
-                f"there is room for {room} tokens, but {special} special tokens are added to a pair of texts: correct "
-                "model_max_length of the tokenizer or max_position_embeddings of the model"
+                f"there is room for {room} tokens, but {special} special tokens are added to a pair of texts: allow "
+                "more (max_length, padded_to), or correct the tokenizer's model_max_length or max_position_embeddings"
             )
         return room
 
