@@ -109,6 +109,8 @@ def refuse_hooks() -> None:
             raise UserError(f"the mode {type(mode).__name__} of torch is active, which may change all models: {ADVICE}")
         if mode.device.type not in DEVICE_TYPES:
             raise UserError(f"the default device of torch is {mode.device}: call torch.set_default_device(None)")
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        raise UserError("saved_tensors_hooks of torch are active, which may change gradients: leave the `with` block")
     if any(torch.is_autocast_enabled(device) for device in DEVICE_TYPES):
         raise UserError("torch.autocast is active, which changes all models: leave its `with` block")
 

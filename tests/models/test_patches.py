@@ -93,6 +93,7 @@ CHANGES = {  # a context manager, or an owner, a name in it and a new value; and
     "function mode": (TorchFunctionMode, "mode TorchFunctionMode"),
     "dispatch mode": (TorchDispatchMode, "mode TorchDispatchMode"),
     "default device": (lambda: torch.device("meta"), "default device of torch is meta: call torch.set_default_dev"),
+    "saved tensors": (torch.autograd.graph.save_on_cpu, "saved_tensors_hooks of torch are active"),
     "autocast": (lambda: torch.autocast("cpu", torch.bfloat16), "autocast"),
     "method of a model": (OUTPUT, "forward", nothing, "BertSelfOutput.forward is patched"),
     "decorated method": (OUTPUT, "forward", torch.no_grad()(nothing), "BertSelfOutput.forward"),
