@@ -17,11 +17,13 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-MODEL_LIBRARIES = ("torch", "transformers")
+MODEL_LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors")
 CONSTANT_TYPES = (type(None), bool, int, float, complex, str, bytes)
 CONTAINER_TYPES = (dict, list, tuple, set, frozenset)
 # Modules whose functions and classes compute numbers, and are all defined by their files.
-COMPUTING = re.compile(r"torch(\.(nn|optim|functional)(\..+)?)?|transformers\.(?!generation|models\.auto).+")
+COMPUTING = re.compile(
+    r"torch(\.(autograd|nn|optim|functional)(\..+)?)?|transformers\.(?!generation|models\.auto).+|tokenizers(\..+)?"
+)
 # Wrappers that change numbers: their qualified names, and the names by which files mention them.
 CHANGING_WRAPPERS = re.compile(r"autocast|custom_[fb]wd|_TorchDynamoContext|partial(method)?$")
 MENTIONS_OF_THESE = {"autocast", "custom_fwd", "custom_bwd", "compile", "partial", "partialmethod"}
@@ -239,15 +241,24 @@ def _names(part: Any) -> set[str]:
 
 
 @functools.cache
-def declared(module: str, name: str) -> dict[str, str]:
-    """Return the contents of a dict as a library's file writes them: the source code of each value, by key."""
+def declared(module: str, name: str) -> dict[str, types.CodeType]:
+    """Return the contents of a dict as a library's file writes them: the code of the expression for each value, by key.
+
+    A dict may be written as a display or as a call with a list of pairs.
+    """
+    pairs: Iterable[tuple[ast.expr | None, ast.expr]] = ()
     with suppress(OSError, TypeError):
         for node in ast.parse(inspect.getsource(sys.modules[module])).body:
             target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-            if getattr(target, "id", None) == name and isinstance(value := getattr(node, "value", None), ast.Dict):
-                pairs = zip(value.keys, value.values, strict=True)
-                return {str(key.value): ast.unparse(each) for key, each in pairs if isinstance(key, ast.Constant)}
-    return {}
+            if getattr(target, "id", None) != name:
+                continue
+            match getattr(node, "value", None):
+                case ast.Dict(keys, values):
+                    pairs = zip(keys, values, strict=True)
+                case ast.Call(args=[ast.List(items)]):
+                    pairs = [(item.elts[0], item.elts[1]) for item in items if isinstance(item, ast.Tuple)]
+    named = {str(key.value): value for key, value in pairs if isinstance(key, ast.Constant)}
+    return {key: compile(ast.Expression(value), module, "eval") for key, value in named.items()}
 
 
 def _closure(function: types.FunctionType) -> Iterator[Any]:

@@ -203,7 +203,7 @@ def _load_weights(
 
 
 def _opened(ref: ModelRef, model: Any, tokenizer: Any) -> OpenModel:
-    check_code(ref, model)
+    check_code(ref, model, tokenizer)
     return OpenModel(model.eval(), tokenizer, ref.identity())
 
 

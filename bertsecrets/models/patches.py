@@ -41,22 +41,34 @@ from bertsecrets.store.code import MAIN_MODULES, PACKAGE_NAME, requirements
 
 # Modules whose code runs in every measurement or training run, besides the modules of the measured architecture.
 ALWAYS_RUN = (
-    *("torch", "torch.nn", "torch.nn.functional", "torch.optim", "transformers.activations"),
-    *("transformers.modeling_utils", "transformers.tokenization_utils_tokenizers", "transformers.trainer_pt_utils"),
+    *("torch", "torch.autograd", "torch.nn", "torch.nn.functional", "torch.nn.utils.clip_grad", "torch.optim"),
+    *("torch.utils._foreach_utils", "safetensors.torch", "tokenizers", "tokenizers.models", "tokenizers.normalizers"),
+    *("tokenizers.pre_tokenizers", "tokenizers.processors", "transformers.activations", "transformers.initialization"),
+    *("transformers.loss.loss_utils", "transformers.modeling_rope_utils", "transformers.modeling_utils"),
+    *("transformers.models.auto.auto_factory", "transformers.models.auto.configuration_auto"),
+    *("transformers.models.auto.tokenization_auto", "transformers.tokenization_utils_tokenizers"),
+    "transformers.trainer_pt_utils",
 )
 ADVICE = "undo this, for example by starting Python again"
 # Tables in which transformers looks up classes and functions by name: where they are, and the dict that defines them.
 TABLES = {
     "ACT2FN": ("transformers.activations", "ACT2CLS"),
+    "LOSS_MAPPING": ("transformers.loss.loss_utils", "LOSS_MAPPING"),
+    "MODEL_MAPPING_NAMES": ("transformers.models.auto.modeling_auto", "MODEL_MAPPING_NAMES"),
+    "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES": (
+        *("transformers.models.auto.modeling_auto", "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES"),
+    ),
     "ROPE_INIT_FUNCTIONS": ("transformers.modeling_rope_utils", "ROPE_INIT_FUNCTIONS"),
+    "SLOW_TO_FAST_CONVERTERS": ("transformers.convert_slow_tokenizer", "SLOW_TO_FAST_CONVERTERS"),
+    "TORCH_INIT_FUNCTIONS": ("transformers.initialization", "TORCH_INIT_FUNCTIONS"),
 }
 COMPILED_PREFIXES = ("__compiled_fn_", "__resume_at_")  # functions that torch.compile adds to modules for its own use
 # Contents of modules and classes that were found unpatched, and the code of their functions.
 _verified: dict[tuple[str, str], tuple[dict[str, Any], list[Any]]] = {}
 
 
-def check_code(ref: ModelRef, model: Any = None) -> None:
-    """Check that nothing in this process changes what a model computes. If `model` is given, check its modules, too.
+def check_code(ref: ModelRef, model: Any = None, tokenizer: Any = None) -> None:
+    """Check that nothing in this process changes what a model computes, and check an opened model and its tokenizer.
 
     If an object in memory is itself measured (see `loans.lent`), its modules may contain any code.
 
@@ -65,11 +77,11 @@ def check_code(ref: ModelRef, model: Any = None) -> None:
     """
     refuse_hooks()
     if not is_lent(ref.path):
-        check_libraries(ref.model_type(), model)
+        check_libraries(ref.model_type(), model, tokenizer)
 
 
-def check_libraries(name: str | None, model: Any = None) -> None:
-    """Check that the libraries, and the modules of a model, run the code in their files.
+def check_libraries(name: str | None, model: Any = None, tokenizer: Any = None) -> None:
+    """Check that the libraries, the modules of a model and its tokenizer run the code in their files.
 
     Args:
         name: The model type. If it is None, all loaded architectures are checked.
@@ -80,19 +92,23 @@ def check_libraries(name: str | None, model: Any = None) -> None:
     family = own_family(name)
     own = family.modules if family else frozenset()
     allowed = own | (family.imported if family else frozenset())
-    used = {kind for module in (model.modules() if model is not None else ()) for kind in type(module).__mro__}
+    modules_used = {kind for module in (model.modules() if model is not None else ()) for kind in type(module).__mro__}
+    used = modules_used.union(type(tokenizer).__mro__)
     for kind in used:
-        if (origin := _foreign(kind, allowed)) is not None:
-            raise _patched(f"{type(model).__name__} contains a {kind.__qualname__}", origin)
+        if (origin := _foreign(kind, allowed) or _misplaced(kind)) is not None:
+            what = f"{type(model).__name__} contains" if kind in modules_used else "the tokenizer is"
+            raise _patched(f"{what} a {kind.__qualname__}", origin)
     for cls in (family.config, family.encoder, family.classifier) if family else ():
         used |= {*cls.__mro__}
     names = {*ALWAYS_RUN, *own, *_architecture(name), *(kind.__module__ for kind in used)}
-    homes = {getattr(value, "__module__", None) for name in names for value in _functions(name)}
+    values = [value for name in names for value in _functions(name)]
+    homes = {getattr(value, "__module__", None) for value in values}
     for home in sorted({*names, *filter(None, homes)} & sys.modules.keys()):
         if home in own - {*MAIN_MODULES} or home.partition(".")[0] in MODEL_LIBRARIES:
             _check_module(home, allowed if home in own else ())
     _check_attention(model, own)
     _check_tables(own)
+    _check_registered({value.__name__ for value in values} | ({name} if name and not family else set()))
     _check_kernels()
 
 
@@ -192,24 +208,41 @@ def _check_attention(model: Any, own: Collection[str]) -> None:
 
 
 def _check_tables(own: Collection[str]) -> None:
-    """Check the tables in which transformers looks up activation functions, rotary positions and classes by name."""
-    from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, MODEL_MAPPING
-
+    """Check the tables in which transformers looks up classes and functions by name (see `TABLES`)."""
     for name, (module, definition) in TABLES.items():
-        table, written = _contents(module).get(name, {}), declared(module, definition)
-        for key, value in table.items() if written else ():
+        namespace = _contents(module)
+        table = dict(namespace.get(name, {}).items())
+        written = declared(module, definition) if table else {}
+        for key, value in (dict.fromkeys(written) | table).items() if written else ():
             cls, *options = value if isinstance(value, tuple) else (value,)
-            text = f"({cls.__name__}, {options[0]})" if options else cls.__name__
-            added = "" if _foreign(cls, own) is None else text  # a user's class is found in the models that contain it
-            if text != written.get(key, added).removeprefix("nn."):
-                raise _patched(f"{module}.{name}[{key!r}] is patched", f"code from {cls.__module__}.{text}")
+            if key in written:
+                fits = value == eval(written[key], namespace)  # nosec B307  # an expression from the library's file
+            else:  # a user's activation is found in the models that contain it
+                of_user = _foreign(cls, ()) is not None
+                fits = isinstance(cls, str) or (of_user and (name == "ACT2FN" or _foreign(cls, own) is None))
+            if not fits:
+                label = getattr(cls, "__name__", cls)
+                place = f"{getattr(cls, '__module__', 'elsewhere')}.{f'({label}, {options[0]})' if options else label}"
+                raise _patched(f"{module}.{name}[{key!r}] is patched", f"code from {place}")
+
+
+def _check_registered(used: Collection[str]) -> None:
+    """Check that no class, tokenizer or conversion of weights is registered in place of one of transformers.
+
+    `used` contains the model type and the names of the classes whose conversions matter.
+    """
+    from transformers import CONFIG_MAPPING, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, MODEL_MAPPING, TOKENIZER_MAPPING
+
     replaced = dict(_contents("transformers.monkey_patching").get("_monkey_patch_mapping_cache", {}))
-    for mapping in (MODEL_MAPPING, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING):
+    replaced |= {name: cls for name, cls in CONFIG_MAPPING._extra_content.items() if name in CONFIG_MAPPING._mapping}
+    for mapping in (MODEL_MAPPING, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, TOKENIZER_MAPPING):
         replaced |= {config.__name__: cls for config, cls in mapping._extra_content.items() if not _foreign(config, ())}
     for name, cls in replaced.items():
         raise _patched(
             f"the class that transformers uses for {name} is patched", f"code from {cls.__module__}.{cls.__name__}"
         )
+    for name in used & _contents("transformers.conversion_mapping").get("USER_REGISTERED_MAPPINGS", set()):
+        raise _patched(f"the conversion of weights of {name} is patched", "register_checkpoint_conversion_mapping")
 
 
 def _check_kernels() -> None:
@@ -223,6 +256,14 @@ def _check_kernels() -> None:
             if line.startswith(dispatch) and ".cpp:" not in line and folder not in line:
                 place = line.partition("registered at ")[2].partition(" :: ")[0]
                 raise _patched(f"the operator aten::{name} of torch is patched", f"code from {place}")
+
+
+def _misplaced(kind: type) -> str | None:
+    """Return why a class is not the one that a library's module defines under its name, or None if it is."""
+    home = kind.__module__
+    if home.partition(".")[0] not in MODEL_LIBRARIES or _contents(home).get(kind.__qualname__) is kind:
+        return None
+    return f"not the class {home}.{kind.__qualname__}"
 
 
 def _foreign(value: Any, own: Collection[str]) -> str | None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from importlib import metadata
 
 import pytest
+import tokenizers
 import torch
 import transformers.activations
 from jaxtyping import jaxtyped
@@ -20,8 +21,10 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AttentionInterface, masking_utils, monkey_patching
+from transformers import AttentionInterface, conversion_mapping, initialization, masking_utils, monkey_patching
+from transformers.loss.loss_utils import LOSS_MAPPING
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.auto import modeling_auto, tokenization_auto
 from transformers.models.bert import modeling_bert
 
 from bertsecrets import UserError
@@ -64,6 +67,30 @@ def appended(values):
 
 def registered(name):
     return replaced(AttentionInterface, "_global_mapping", {**AttentionInterface._global_mapping, name: nothing})
+
+
+@contextmanager
+def removed(table, name):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(table, name)
+        yield
+
+
+@contextmanager
+def added_class(auto):
+    auto.register(transformers.BertConfig, transformers.RobertaTokenizer, exist_ok=True)
+    yield
+    del transformers.TOKENIZER_MAPPING._extra_content[transformers.BertConfig]
+    del tokenization_auto.REGISTERED_TOKENIZER_CLASSES["RobertaTokenizer"]
+
+
+@contextmanager
+def added_conversion(name):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conversion_mapping, "USER_REGISTERED_MAPPINGS", set())
+        patch.setattr(conversion_mapping, "_checkpoint_conversion_mapping_cache", None)
+        conversion_mapping.register_checkpoint_conversion_mapping(name, [], overwrite=True)
+        yield
 
 
 @contextmanager
@@ -127,6 +154,34 @@ CHANGES = {  # a context manager, or an owner, a name in it and a new value; and
     "other table": (modeling_bert, "ACT2FN", {**ACT2FN}, "modeling_bert.ACT2FN is patched"),
     "positions": (ROPE_INIT_FUNCTIONS, "linear", ROPE_INIT_FUNCTIONS["yarn"], "ROPE_INIT_FUNCTIONS"),
     "mapping": (MAPPING, transformers.BertConfig, transformers.RobertaModel, "uses for BertConfig is patched"),
+    "added class": (lambda: added_class(transformers.AutoTokenizer), "uses for BertConfig is patched"),
+    "configuration": (
+        transformers.CONFIG_MAPPING._extra_content,
+        "bert",
+        transformers.RobertaConfig,
+        "uses for bert is",
+    ),
+    "name of a class": (modeling_auto.MODEL_MAPPING_NAMES, "bert", "RobertaModel", r"MODEL_MAPPING_NAMES\['bert'\] is"),
+    "loss": (LOSS_MAPPING, "ForSequenceClassification", LOSS_MAPPING["ForCausalLM"], "LOSS_MAPPING"),
+    "missing loss": (
+        lambda: removed(LOSS_MAPPING, "ForSequenceClassification"),
+        "ForSequenceClassification'. is patched",
+    ),
+    "added loss": (LOSS_MAPPING, "Bert", nothing, r"LOSS_MAPPING\['Bert'\] is patched .code from test_patches.nothing"),
+    "random weights": (initialization, "normal_", nothing, "initialization.normal_ is patched"),
+    "function for random weights": (
+        *(initialization.TORCH_INIT_FUNCTIONS, "normal_", nn.init.uniform_),
+        r"TORCH_INIT_FUNCTIONS\['normal_'\] is patched",
+    ),
+    "conversion": (lambda: added_conversion("BertModel"), "conversion of weights of BertModel is patched"),
+    "conversion for a type": (lambda: added_conversion("bert"), "conversion of weights of bert is patched"),
+    "gradients": (torch.autograd, "backward", nothing, "torch.autograd.backward is patched"),
+    "other gradients": (torch.autograd, "backward", torch.autograd.grad, "torch.autograd.backward is patched"),
+    "clipping": (torch.nn.utils.clip_grad, "clip_grad_norm_", nothing, "clip_grad_norm_ is patched"),
+    "tokenizer": (tokenizers.Tokenizer, "encode_batch", nothing, "Tokenizer.encode_batch is patched"),
+    "method of a tokenizer": (tokenizers.Tokenizer, "encode_batch", tokenizers.Tokenizer.encode, "encode_batch is"),
+    "normalizer": (tokenizers.normalizers, "BertNormalizer", nothing, "normalizers.BertNormalizer is patched"),
+    "tokenizer of transformers": (transformers.BertTokenizer, "_encode_plus", nothing, "_encode_plus is patched"),
     "replacements": (REPLACEMENTS, "BertLayer", modeling_bert.BertOutput, "uses for BertLayer is patched"),
     # data
     "default value": (nn.functional.layer_norm, "__defaults__", (None, None, None, 1.0), "1.0"),
@@ -207,6 +262,15 @@ def test_what_torch_compile_adds_to_a_module_is_accepted(ref, monkeypatch):
 def test_a_module_of_a_class_of_the_user_is_refused(ref, monkeypatch):
     monkeypatch.setitem(transformers.activations.ACT2FN, "gelu", Silu)
     with pytest.raises(UserError, match="BertModel contains a Silu"):
+        open_encoder(ref)
+
+
+@pytest.mark.parametrize("module", [__name__, "transformers.models.bert.tokenization_bert"])
+def test_a_tokenizer_of_a_class_of_the_user_is_refused(ref, monkeypatch, module):
+    """The class may have any name."""
+    tokenizer = type("BertTokenizer", (transformers.BertTokenizer,), {"__module__": module})
+    monkeypatch.setitem(tokenization_auto.REGISTERED_TOKENIZER_CLASSES, "BertTokenizer", tokenizer)
+    with pytest.raises(UserError, match=f"the tokenizer is a BertTokenizer .*{module}"):
         open_encoder(ref)
 
 
