@@ -31,7 +31,7 @@ from bertsecrets.provenance import TRAINING_MODULE, made_by
 from bertsecrets.store.contents import size
 from bertsecrets.store.entries import CHECKPOINTS, MEASUREMENTS, Key, Store
 from bertsecrets.store.files import check_writable, guarded_writes, remove_unused, temporary_folder
-from bertsecrets.store.locks import in_use
+from bertsecrets.store.locks import in_use, one_thread
 from bertsecrets.store.measurements import load, save
 from bertsecrets.texts.tasks import TASKS, task
 from bertsecrets.types import Measurement, Provenance, Request, Subject, slug
@@ -95,6 +95,7 @@ class CheckpointCache:
         key = self.key(subject)
         return self.store_of(key).find(CHECKPOINTS, key, verify=verify)
 
+    @one_thread()
     def get(self, subject: Subject) -> Path:
         """Return the folder of a subject's checkpoint, training it if it is not stored."""
         key = self.key(subject)
@@ -214,6 +215,7 @@ class MeasurementCache:
     def _find(self, key: Key, *, verify: bool = True) -> Path | None:
         return self.store.find(MEASUREMENTS, key, verify=verify) if key.identifies_code else None
 
+    @one_thread()
     def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
         """Return a measurement, making it if it is not stored.
 
@@ -257,6 +259,7 @@ class MeasurementCache:
         opening.open_checkpoint_config(checkpoint, task(subject.task))
         return MeasureContext(subject, options, self.resources, ref, checkpoint)
 
+    @one_thread()
     def check(self, request: Request) -> None:
         """Check, before anything is trained, that a measurement's rows can be read and that its model is supported."""
         measure, ref = get_measure(request.measure or ""), self.checkpoints.ref(request.subject.model)

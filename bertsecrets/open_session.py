@@ -34,6 +34,7 @@ from bertsecrets.provenance import suite_commit
 from bertsecrets.settings import Params, load_settings
 from bertsecrets.store.entries import Store
 from bertsecrets.store.files import copy_whole, temporary_folder
+from bertsecrets.store.locks import one_thread
 from bertsecrets.texts.framenet_xml import check_frames
 from bertsecrets.texts.rows import TaskRows
 from bertsecrets.texts.tasks import register_tasks
@@ -213,10 +214,13 @@ class OpenSession:
     @contextmanager
     def _measured(self) -> Iterator[None]:
         """Make the session's models in memory available, and their results reusable, until the outermost block ends."""
-        if self._measuring:
+        if not self._objects:
             yield
             return
-        with ExitStack() as stack:
+        with one_thread(), ExitStack() as stack:
+            if self._measuring:
+                yield
+                return
             for held in self._objects.values():
                 stack.enter_context(held.measured())
             if not self._storable:

@@ -2,12 +2,15 @@
 
 import shutil
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import yaml
+from safetensors.numpy import load_file
 from sessions import local_session
 from tiny import HEADS, LAYERS
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
 from zoo import save_family
 
 from bertsecrets.claims.loading import find_case
@@ -245,3 +248,27 @@ def test_an_impossible_measure_is_refused_before_training(tmp_path, tiny_glue):
             bench.measurement(measure, bench.subject("rte"))
     assert not list((tmp_path / "store").glob("checkpoints/*"))
     assert bench.measurement("scores", bench.subject("rte")).value("accuracy") >= 0
+
+
+def test_threads_train_the_same_models_one_after_another(tiny_bert, tiny_glue, tmp_path):
+    def trained(seed, store):
+        session = opened(tmp_path / store, tiny_glue, model=tiny_bert)
+        return load_file(session.checkpoint(session.subject("rte", seed=seed)) / "model.safetensors")
+
+    alone, tie_weights = [trained(seed, "alone") for seed in (1, 2)], PreTrainedModel.tie_weights
+    with ThreadPoolExecutor() as pool:
+        together = [*pool.map(trained, (1, 2), ("one", "other"))]
+    for expected, weights in zip(alone, together, strict=True):
+        assert all((weights[name] == expected[name]).all() for name in expected)
+    assert PreTrainedModel.tie_weights is tie_weights
+
+
+def test_threads_measure_an_object_one_after_another(tiny_bert, tiny_glue, tmp_path):
+    model = AutoModelForSequenceClassification.from_pretrained(tiny_bert)
+    model.register_forward_pre_hook(lambda module, inputs: None)  # so that the object itself is measured
+    session = opened(
+        tmp_path, tiny_glue, checkpoint=model, checkpoint_task="rte", tokenizer=AutoTokenizer.from_pretrained(tiny_bert)
+    )
+    with ThreadPoolExecutor() as pool:
+        scores = [*pool.map(lambda _: session.measure("scores").samples["predicted"].tolist(), range(2))]
+    assert scores == [session.measure("scores").samples["predicted"].tolist()] * 2

@@ -33,6 +33,7 @@ from bertsecrets.models.opening import (
     open_encoder,
 )
 from bertsecrets.store.files import read_json, temporary_folder
+from bertsecrets.store.locks import one_thread
 from bertsecrets.texts.glue import Split
 
 REPLACED_WEIGHTS = ("weight_orig", "weight_g", "weight_v")  # left by torch.nn.utils.prune and weight_norm
@@ -105,6 +106,7 @@ class Held:
         storable: Whether results may be stored, because the saved form is measured.
     """
 
+    @one_thread()
     def __init__(self, model: Any, tokenizer: Any, base: ModelRef | None = None, rows: Split | None = None):
         """Save the object with its tokenizer, and compare the object with its saved form.
 
@@ -194,13 +196,14 @@ class Held:
         Raises:
             UserError: If the object has changed since it was saved.
         """
-        if place := difference(describe(self.model, trains=self._trains), self._state):
-            raise UserError(
-                f"the model in memory has changed since it was given to this session ({place}): open a new session to "
-                "measure the changed model"
-            )
-        with self._lent():
-            yield
+        with one_thread():
+            if place := difference(describe(self.model, trains=self._trains), self._state):
+                raise UserError(
+                    f"the model in memory has changed since it was given to this session ({place}): open a new session "
+                    "to measure the changed model"
+                )
+            with self._lent():
+                yield
 
     @contextmanager
     def _lent(self) -> Iterator[None]:

@@ -32,6 +32,7 @@ from bertsecrets.models.tokenization import match_tokenizer
 from bertsecrets.models.unused_weights import check_weights
 from bertsecrets.progress import counted
 from bertsecrets.store.files import listed
+from bertsecrets.store.locks import one_thread
 from bertsecrets.texts.tasks import Task
 from bertsecrets.types import InitialisationName
 
@@ -85,6 +86,7 @@ class OpenModel:
         return self
 
 
+@one_thread()
 def open_classifier(
     ref: ModelRef,
     task: Task,
@@ -217,6 +219,7 @@ def _refuse_drawn(path: str, names: list[str]) -> None:
         )
 
 
+@one_thread()
 def open_encoder(ref: ModelRef) -> OpenModel:
     """Open a model as a bare encoder (without a classifier head), with eager attention."""
     from transformers import AutoModel
@@ -233,6 +236,7 @@ def open_encoder(ref: ModelRef) -> OpenModel:
     return _opened(ref, model, tokenizer)
 
 
+@one_thread()
 def open_checkpoint(folder: Path, task: Task, base: ModelRef | None = None, attention: str = "eager") -> OpenModel:
     """Open a fine-tuned classifier from any local folder that transformers can read.
 

@@ -1,11 +1,12 @@
 """Locks that let only one process at a time make an entry (`held`), or protect items in use from deletion (`in_use`).
 
-The operating system releases the locks when a process ends for any reason.
+The operating system releases the locks when a process ends for any reason. `one_thread` only concerns threads.
 """
 
 import errno
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,17 @@ except ImportError:  # on Windows, items cannot be marked, so nothing is deleted
 UNSUPPORTED_ERRORS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 FIRST_MESSAGE_SECONDS = 5.0  # time before the first message about waiting
 NEXT_MESSAGE_SECONDS = 60.0  # time between messages
+_THREADS = threading.RLock()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let only one thread at a time open, train or measure models. It must not wait for other threads meanwhile.
+
+    Torch draws random numbers for the whole process, and transformers changes its own code while it opens a model.
+    """
+    with _THREADS:
+        yield
 
 
 @contextmanager
