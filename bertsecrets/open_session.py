@@ -28,9 +28,10 @@ from bertsecrets.models.in_memory import Held, check_tokenizer
 from bertsecrets.models.initialisations import get_initialisation
 from bertsecrets.models.locations import locate, locator
 from bertsecrets.option_checks import check_threads
-from bertsecrets.options import DEFAULT_PIPELINE, RunOptions
+from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, several
 from bertsecrets.progress import log
 from bertsecrets.provenance import suite_commit
+from bertsecrets.reading import expanded
 from bertsecrets.settings import Params, load_settings
 from bertsecrets.store.entries import Store
 from bertsecrets.store.files import copy_whole, temporary_folder
@@ -47,6 +48,19 @@ TRIED_ROWS = 1  # number of rows on which to try a model in memory that has cust
 def log_unstored(*objects: Held) -> None:
     reason = next(held.difference for held in objects if held.difference)
     log.info(f"the object in memory itself is measured, because {reason}: results are not stored")
+
+
+def with_absolute_paths(options: RunOptions) -> RunOptions:
+    """Return the options with absolute paths, so that they work in any working directory."""
+    folders = {name: getattr(options, name) for name in ("model", "spacy")}
+    return replace(
+        options,
+        store=os.path.abspath(options.store_folder),
+        glue=tuple(map(os.path.abspath, options.glue_folders)) or options.glue,
+        task_file=tuple(os.path.abspath(expanded(file)) for file in several(options.task_file)) or None,
+        frames=os.path.abspath(options.frames_path) if options.frames_path else None,
+        **{name: os.path.abspath(value) for name, value in folders.items() if value and os.path.isdir(value)},
+    )
 
 
 class OpenSession:
@@ -93,7 +107,9 @@ class OpenSession:
         if options.spacy:
             pipeline_facts(options.spacy)
         register_tasks(options.tasks)
-        source, frames = options.source(), options.frames_path
+        options.source()  # checks the folders, and names the environment variable if one of them is missing
+        lasting = self._lasting_options = with_absolute_paths(options)  # the process may change its working directory
+        source, frames = lasting.source(), lasting.frames_path
         if frames is not None:
             with options.errors_about("frames"):
                 check_frames(frames, read=options.frames is not None)
@@ -103,7 +119,7 @@ class OpenSession:
                 raise UserError(f"cannot use the store {options.store_folder}: {problem}")
         trains = options.checkpoint is None
         rows = TaskRows(source, options.limit, options.train_limit, options.grid_limit, trains=trains)
-        self._judged_folder = None if options.checkpoint is None else Path(options.checkpoint)
+        self._judged_folder = None if options.checkpoint is None else Path(options.checkpoint).absolute()
         self._objects: dict[str, Held] = {}
         base: Path | str | None = options.model
         if "model" in objects:
@@ -116,7 +132,7 @@ class OpenSession:
             self._judged_folder = self._objects["checkpoint"].folder
             base = base or self._judged_folder
         self.ref = locator({options.judged: str(base)} if options.judged and base else {}, options.offline)
-        self.store = Store(options.store_folder)
+        self.store = Store(lasting.store_folder)
         self._storable = all(held.storable for held in self._objects.values())
         if not self._storable:
             log_unstored(*self._objects.values())
@@ -127,7 +143,7 @@ class OpenSession:
             device=device,
             kept=self.store.root,
             frames=frames,
-            spacy=options.spacy or DEFAULT_PIPELINE,
+            spacy=lasting.spacy or DEFAULT_PIPELINE,
             grid_precision="bfloat16" if options.precision == "bfloat16" else "float32",  # `auto` means float32 here
         )
         self._complete: set[tuple[str, str]] = set()  # measures and tasks for which nothing is missing

@@ -241,7 +241,9 @@ class Session(OpenSession):
             given["model"] = self.settings.model
         if task is not None or self.options.checkpoint is not None:
             given["checkpoint_task"] = task or self.options.checkpoint_task
-        return Session(self.options, settings=self.settings, tokenizer=tokenizer, checkpoint=checkpoint, **given)
+        return Session(
+            self._lasting_options, settings=self.settings, tokenizer=tokenizer, checkpoint=checkpoint, **given
+        )
 
     def judge_case(self, case: Case, seeds: Sequence[int]) -> Verdict:
         """Return the verdict on a case, based on these seeds. Make the measurements that are not stored.

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from safetensors.numpy import load_file
 from sessions import local_session
-from tiny import HEADS, LAYERS
+from tiny import HEADS, LAYERS, save_bert
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
 from zoo import save_family
 
@@ -272,3 +272,27 @@ def test_threads_measure_an_object_one_after_another(tiny_bert, tiny_glue, tmp_p
     with ThreadPoolExecutor() as pool:
         scores = [*pool.map(lambda _: session.measure("scores").samples["predicted"].tolist(), range(2))]
     assert scores == [session.measure("scores").samples["predicted"].tolist()] * 2
+
+
+def test_relative_paths_start_where_the_session_was_opened(tiny_glue, tmp_path, monkeypatch):
+    for place, spread in (("here", 0.5), ("there", 0.1)):
+        folder = save_bert(tmp_path / place / "model", initializer_range=spread)
+        made = opened(tmp_path / place / "made", tiny_glue, model=folder)
+        made.export_checkpoint(made.subject("rte", "untrained"), tmp_path / place / "tuned")
+        (tmp_path / place / "glue").symlink_to(tiny_glue)
+    folder = tmp_path / "here"
+    monkeypatch.chdir(folder)
+    session = opened("runs", "glue", model="model", limit=4)
+    tuned = opened("runs", "glue", model="model", checkpoint="tuned", checkpoint_task="rte", limit=4)
+    monkeypatch.chdir(tmp_path / "there")
+    untrained, given = session.measure("special-tokens", "rte", init="untrained"), tuned.measure("special-tokens")
+    assert not (tmp_path / "there" / "runs").exists()
+    assert (untrained.subject.model, given.subject.model) == ("model", "tuned")
+    same = opened(tmp_path / "other", tiny_glue, model=folder / "model", limit=4)
+    np.testing.assert_array_equal(
+        same.measure("special-tokens", "rte", init="untrained").values["sep"], untrained.values["sep"]
+    )
+    np.testing.assert_array_equal(
+        same.measure("special-tokens", "rte", checkpoint=folder / "tuned").values["sep"], given.values["sep"]
+    )
+    assert session.judge("D2", "rte", checkpoint=folder / "tuned").data.data

@@ -13,8 +13,8 @@ from typing import Any
 from bertsecrets.devices import best_device, device_name
 from bertsecrets.errors import RunError, UserError, first_line, from_extra
 from bertsecrets.jobs.plan import JobResult, Plan, carry_out, waits_for
-from bertsecrets.jobs.scripts import with_absolute_paths
 from bertsecrets.jobs.worker import JobRunner
+from bertsecrets.open_session import with_absolute_paths
 from bertsecrets.options import RunOptions
 from bertsecrets.progress import counted, log
 from bertsecrets.session import Session

@@ -4,12 +4,10 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any
 
 from bertsecrets.errors import UserError
-from bertsecrets.options import PARSING, RunOptions, flag, several
-from bertsecrets.reading import expanded
+from bertsecrets.open_session import with_absolute_paths
+from bertsecrets.options import PARSING, RunOptions, flag
 from bertsecrets.types import Request
 
 EXPORTED_VARIABLES = ("BERTSECRETS_PARAMS", "BERTSECRETS_EXPECTED", "BERTSECRETS_MAPS", "BERTSECRETS_PATTERNS")
@@ -45,23 +43,6 @@ def words_of(options: RunOptions, without: Sequence[str] = ()) -> Iterator[str]:
         elif value not in (None, False):
             for argument in value if isinstance(value, tuple) else [value]:
                 yield from (flag(name), str(argument))
-
-
-def with_absolute_paths(options: RunOptions) -> RunOptions:
-    """Return the options with absolute paths, so that they work in any working directory."""
-
-    def absolute(name: Any) -> Any:
-        return os.path.abspath(name) if name and os.path.isdir(name) else name
-
-    return replace(
-        options,
-        store=os.path.abspath(options.store_folder),
-        glue=tuple(map(os.path.abspath, options.glue_folders)) or options.glue,
-        task_file=tuple(os.path.abspath(expanded(file)) for file in several(options.task_file)) or None,
-        frames=os.path.abspath(options.frames_path) if options.frames_path else None,
-        model=absolute(options.model),
-        spacy=absolute(options.spacy),
-    )
 
 
 def shell_script(jobs: Iterable[Request], options: RunOptions) -> str:

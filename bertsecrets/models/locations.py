@@ -200,12 +200,18 @@ def is_papers_model(name: str) -> bool:
 
 
 def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], ModelRef]:
-    """Return a version of `locate` that caches its results. For a checkpoint in `bases`, it locates the base model."""
-    return functools.cache(lambda name: locate(bases.get(name, name), offline))
+    """Return a version of `locate` that caches its results. For a checkpoint in `bases`, it locates the base model.
+
+    Relative paths start at the current working directory, even if the process changes it later.
+    """
+    start = os.getcwd()
+    return functools.cache(lambda name: locate(bases.get(name, name), offline, start))
 
 
-def locate(name: str, offline: bool = False) -> ModelRef:
+def locate(name: str, offline: bool = False, start: str = "") -> ModelRef:
     """Return a reference to a model. `name` is `NAME[@REVISION]`, a folder, an alias, `minilm` or `mpnet`.
+
+    Relative paths start at the folder `start` or, if it is empty, at the current working directory.
 
     >>> locate("bert-base-uncased").path
     'google-bert/bert-base-uncased'
@@ -213,9 +219,10 @@ def locate(name: str, offline: bool = False) -> ModelRef:
     if name in PACKAGED_MODELS:
         return ModelRef(name, str(packaged_folder(name)), offline=offline)
     name = str(expanded(name)) if name.startswith("~") else name
-    if os.path.isdir(name):
-        check_folder(Path(name))
-        return ModelRef(name, name, offline=offline)
+    folder = os.path.join(start, name) if name else name
+    if os.path.isdir(folder):
+        check_folder(Path(folder))
+        return ModelRef(name, folder, offline=offline)
     if (page := re.match(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co)/([^/?#]+(?:/[^/?#]+)?)", name)) is not None:
         raise UserError(f"{name} is the address of a web page: use the model's name, {page[1]}, instead")
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
