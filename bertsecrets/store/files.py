@@ -42,10 +42,18 @@ FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # these errors may
 
 
 def temporary_folder(owner: object) -> Path:
-    """Return a new folder that is deleted together with the object `owner`, or when the process ends."""
-    folder = tempfile.mkdtemp()
-    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
+    """Return a new folder that is deleted together with the object `owner`, or when the process ends.
+
+    Processes that were forked from this one have copies of `owner`, but do not delete the folder.
+    """
+    folder = Path(tempfile.mkdtemp())
+    weakref.finalize(owner, _remove_own, folder, os.getpid())
+    return folder
+
+
+def _remove_own(folder: Path, process: int) -> None:
+    if os.getpid() == process:
+        remove(folder)
 
 
 def file_sha256(path: Path) -> str:

@@ -285,3 +285,15 @@ def test_an_export_is_synced_before_it_gets_its_name(tmp_path, monkeypatch):
     assert {"weights", "sub", "manifest.json"} < set(before)
     assert before[-1].startswith(".ck.")  # the folder itself
     assert synced[-1] == ("out", True)
+
+
+def test_a_forked_process_does_not_delete_temporary_folders():
+    code = (
+        "import os, sys\nfrom bertsecrets.store.files import temporary_folder\n"
+        "class Owner: pass\n"
+        "owner = Owner()\nfolder = temporary_folder(owner)\n"
+        "if os.fork() == 0:\n    sys.exit()\n"
+        "os.wait()\nprint(folder.is_dir())\ndel owner\nprint(folder.is_dir())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"]
