@@ -37,6 +37,13 @@ from bertsecrets.texts.tasks import TASKS, task
 from bertsecrets.types import Measurement, Provenance, Request, Subject, slug
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let only one thread at a time train and measure, with gradients, which the caller may have disabled."""
+    with one_thread(), torch.inference_mode(False), torch.enable_grad():
+        yield
+
+
 @dataclass
 class CheckpointCache:
     """A cache of checkpoints, looked up by model, task, initialisation, seed, settings and training rows.
@@ -95,7 +102,7 @@ class CheckpointCache:
         key = self.key(subject)
         return self.store_of(key).find(CHECKPOINTS, key, verify=verify)
 
-    @one_thread()
+    @_alone()
     def get(self, subject: Subject) -> Path:
         """Return the folder of a subject's checkpoint, training it if it is not stored."""
         key = self.key(subject)
@@ -103,8 +110,7 @@ class CheckpointCache:
         states = store.root / "training" / key.name
 
         def make(folder: Path) -> dict[str, Any]:
-            with torch.inference_mode(False), torch.enable_grad():  # the caller may have disabled gradients
-                facts = self._train(subject, folder, states)
+            facts = self._train(subject, folder, states)
             key.check_unchanged(self.key(subject))
             return facts
 
@@ -215,7 +221,7 @@ class MeasurementCache:
     def _find(self, key: Key, *, verify: bool = True) -> Path | None:
         return self.store.find(MEASUREMENTS, key, verify=verify) if key.identifies_code else None
 
-    @one_thread()
+    @_alone()
     def get(self, request: Request, checkpoint: Path | None = None) -> Measurement:
         """Return a measurement, making it if it is not stored.
 
@@ -259,7 +265,7 @@ class MeasurementCache:
         opening.open_checkpoint_config(checkpoint, task(subject.task))
         return MeasureContext(subject, options, self.resources, ref, checkpoint)
 
-    @one_thread()
+    @_alone()
     def check(self, request: Request) -> None:
         """Check, before anything is trained, that a measurement's rows can be read and that its model is supported."""
         measure, ref = get_measure(request.measure or ""), self.checkpoints.ref(request.subject.model)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from ablation_models import EAGER, FAMILIES, tiny, tokens
 from measurements import estimand, measured, read, verdict
+from sessions import local_session
 from tiny import fast_tier
 
 from bertsecrets.ablation.engine import Engine, ablate
@@ -189,3 +190,13 @@ def test_pruning_does_not_change_the_checkpoint(session):
     for pruned in (weights, heads):
         np.testing.assert_array_equal(pruned.sample("baseline_predicted"), scores.sample("predicted"))
     assert heads.value("left")[-1] == 0
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_caller_that_disables_gradients_does_not_affect_a_measure_that_needs_them(
+    tiny_bert, tiny_glue, tmp_path, session, mode
+):
+    checkpoint = session.checkpoint(session.subject("rte"))
+    other = local_session(model=tiny_bert, glue=tiny_glue, store=tmp_path, limit=4)
+    with mode():
+        assert other.measure("head-pruning", "rte", checkpoint=checkpoint).value("left")[-1] == 0
