@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from torch import nn
 
@@ -153,6 +153,14 @@ class OpenSession:
 
     def __repr__(self) -> str:
         return f"<Session of {self.model}, store {self.store.root}>"
+
+    def __copy__(self) -> Self:
+        session = object.__new__(type(self))
+        vars(session).update(vars(self))
+        return session
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a session cannot be sent to another process: send its options, and open a session there")
 
     @property
     def model(self) -> str:

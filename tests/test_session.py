@@ -1,5 +1,6 @@
 """Measurements are computed once per cache key, and record what they were computed from."""
 
+import pickle
 import shutil
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -296,3 +297,9 @@ def test_relative_paths_start_where_the_session_was_opened(tiny_glue, tmp_path, 
         same.measure("special-tokens", "rte", checkpoint=folder / "tuned").values["sep"], given.values["sep"]
     )
     assert session.judge("D2", "rte", checkpoint=folder / "tuned").data.data
+
+
+def test_a_session_cannot_be_pickled(bench):
+    with pytest.raises(TypeError, match="a session cannot be sent to another process: send its options"):
+        pickle.dumps(bench)
+    assert pickle.loads(pickle.dumps(bench.options)) == bench.options
