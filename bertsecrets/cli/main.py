@@ -97,6 +97,7 @@ def main(argv: list[str] | None = None, build: Callable[[], argparse.ArgumentPar
 def _run(options: argparse.Namespace) -> int:
     code = 0
     try:
+        _check_process()
         if isinstance(getattr(options, "seed", None), int):
             check_seed(options.seed)
         if hasattr(options, "threads"):
@@ -116,6 +117,14 @@ def _run(options: argparse.Namespace) -> int:
             return _tell(f"cannot write the output ({error.strerror}): redirect the output to another file")
         return _tell(*console.explained(error))
     return code
+
+
+def _check_process() -> None:
+    """Check what the libraries need of this process, before one of them ends the process without an explanation."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UserError("the working directory no longer exists: change to another folder") from error
 
 
 def _store_of(options: argparse.Namespace) -> Path | None:

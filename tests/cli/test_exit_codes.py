@@ -173,6 +173,22 @@ def test_the_exit_code_is_right_even_if_standard_error_is_full():
 
 
 @pytest.mark.parametrize(
+    ("start", "line"),
+    [
+        (
+            "mkdir gone && cd gone && rmdir ../gone && exec {}",
+            "the working directory no longer exists: change to",
+        ),
+    ],
+)
+def test_a_process_in_which_the_libraries_fail_is_refused(tmp_path, start, line):
+    command = f"{start.format(sys.executable)} -m bertsecrets doctor"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.startswith(f"bertsecrets: {line}")
+
+
+@pytest.mark.parametrize(
     ("config", "claims", "reason"),
     [
         (BertConfig(**WORDS, **SIZES, max_position_embeddings=160), {"C1p"}, "cannot be padded to 200 tokens"),
