@@ -125,6 +125,8 @@ def _check_process() -> None:
         os.getcwd()
     except OSError as error:
         raise UserError("the working directory no longer exists: change to another folder") from error
+    if sys.flags.optimize > 1:
+        raise UserError("Python runs without docstrings, which transformers needs: leave out -OO and PYTHONOPTIMIZE=2")
 
 
 def _store_of(options: argparse.Namespace) -> Path | None:

@@ -179,6 +179,7 @@ def test_the_exit_code_is_right_even_if_standard_error_is_full():
             "mkdir gone && cd gone && rmdir ../gone && exec {}",
             "the working directory no longer exists: change to",
         ),
+        ("exec {} -OO", "Python runs without docstrings, which transformers needs: leave out -OO"),
     ],
 )
 def test_a_process_in_which_the_libraries_fail_is_refused(tmp_path, start, line):
