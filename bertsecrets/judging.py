@@ -171,6 +171,11 @@ class JudgedRun:
         """Return the cases that can be judged and apply to the model."""
         return [case for case in self.asked if isinstance(self.answers[str(case)], Eligible)]
 
+    @property
+    def idle(self) -> bool:
+        """Whether claims are skipped and none can be judged. Claims that do not apply to the model do not count."""
+        return bool(self.skipped()) and not self.eligible()
+
     def skipped(self) -> dict[str, list[str]]:
         """Return the names of the cases that cannot be judged, keyed by what is missing."""
         names: dict[str, list[str]] = {}

@@ -157,6 +157,18 @@ def test_claims_whose_measurements_a_record_lacks_are_named(capsys, tmp_path):
     assert "1 claim skipped (D1-rte-frozen): its measurements were not saved" in out
 
 
+@pytest.mark.parametrize("options", [["--seeds", 4], ["--seeds", 4, "--baseline", "{folder}/accepted.json"]])
+def test_claims_that_do_not_apply_pass_no_run_whose_other_claims_lack_measurements(capsys, tmp_path, options):
+    shape = {"layers": 12, "heads": 12, "has": "the model has 2 x 2", "instead": ""}
+    causes = {"D1-rte-frozen": RecordedCause(grounds="OTHER_SHAPE", facts=shape)}
+    recorded = RecordedRun(model="m", seeds=3, cases=["D1-rte-pretrained", *causes], not_applicable=causes)
+    write_record(tmp_path / "kept", recorded, [of_seed(seed, learned=True) for seed in (1, 2, 3)])
+    judged = ["report", "--measurements", tmp_path / "kept"]
+    run(capsys, *judged, "--baseline", tmp_path / "accepted.json", "--update-baseline")
+    line = told(capsys, *judged, *(str(option).format(folder=tmp_path) for option in options))
+    assert "which has m (seeds 1 2 3): choose one of these models and some of its seeds" in line
+
+
 @pytest.mark.parametrize("facts", [{"wanted": "BERT"}, {}])
 def test_a_recorded_reason_that_lacks_facts_is_refused_in_one_line(capsys, tmp_path, facts):
     causes = {"D1-rte-frozen": RecordedCause(grounds="OTHER_ARCHITECTURE", facts=facts)}

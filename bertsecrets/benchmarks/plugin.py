@@ -31,7 +31,7 @@ from bertsecrets.claims.schema import Case
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.cli import console
 from bertsecrets.cli.baseline import read_baseline
-from bertsecrets.cli.judge_run import MEASURING_OPTIONS, saved_measurements
+from bertsecrets.cli.judge_run import MEASURING_OPTIONS, check_saved, saved_measurements
 from bertsecrets.cli.outputs import check_places, refuse
 from bertsecrets.errors import UserError, check_extra, one_line
 from bertsecrets.formats import FAILURES
@@ -199,6 +199,7 @@ def _open_run(config: pytest.Config, selected: list[Case]) -> None:
 
     if (saved := state_of(config).saved) is not None:
         state_of(config).run = run = JudgedRun(saved, selected)
+        check_saved(run, saved.shelf, get_option(config, "measurements"))
         _begin(config, run)
         return
     session = output.session_of(config)

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertsecrets.errors import UserError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from bertsecrets.judging import JudgedRun
     from bertsecrets.saved import SavedMeasurements
     from bertsecrets.session import Session
+    from bertsecrets.store.measurements import Shelf
     from bertsecrets.store.records import SavedFolder
 
 # Options that have no effect on saved measurements.
@@ -69,6 +71,16 @@ def saved_measurements(saved: "SavedFolder", options: RunOptions) -> "SavedMeasu
     model = options.model or (run.model if run else configured().get("model", settings.model))
     seeds = options.seeds or (run.seeds if run else AUTO if settings.seeds == AUTO else None)
     return SavedMeasurements(saved.shelf, model, settings.judge, seeds, run)
+
+
+def check_saved(run: "JudgedRun", shelf: "Shelf", folder: Path) -> None:
+    """Check that saved measurements suffice for at least one claim, or that none of the claims apply to the model."""
+    if run.idle or not run.possible():
+        saved = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in shelf.seeds().items())
+        raise UserError(
+            f"nothing to judge for {run.model} in {folder}, which has {saved or 'no measurements'}: "
+            "choose one of these models and some of its seeds with --model and --seeds, or choose other claims"
+        )
 
 
 def open_run(

@@ -9,6 +9,7 @@ from bertsecrets.cli.judge_run import (
     JUDGING_OPTIONS,
     MEASURING_OPTIONS,
     add_selection,
+    check_saved,
     open_run,
     saved_measurements,
     selected,
@@ -132,11 +133,6 @@ def _saved(options: argparse.Namespace, chosen: list["Case"], tasks: Sequence[st
     if session.run is not None and not (options.claim or options.init):
         for reason, names in run.skipped().items():
             print(skipped(names, reason))
+    check_saved(run, saved.shelf, options.measurements)
     run.asked = run.possible()
-    if not run.asked:
-        kept = ", ".join(f"{name} (seeds {' '.join(map(str, own))})" for name, own in saved.shelf.seeds().items())
-        raise UserError(
-            f"nothing to judge for {run.model} in {options.measurements}, which has {kept}: "
-            "choose one of these models and some of its seeds with --model and --seeds, or choose other claims"
-        )
     return run

@@ -58,6 +58,9 @@ class Baseline:
 
         The rows must also be the same if the session knows them before it measures.
         """
+        if run.idle:
+            why = next(iter(run.skipped()))
+            raise UserError(f"nothing to compare with {self.path}: claims are skipped or do not apply ({why})")
         if self.updating or self.accepted is None:
             return
         if not _same_model(self.accepted.model, run.model):

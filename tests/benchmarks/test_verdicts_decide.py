@@ -7,6 +7,8 @@ from xml.etree import ElementTree
 import pytest
 from verdicts import save_scores
 
+from bertsecrets.store.records import RecordedCause, RecordedRun, write_record
+
 TWO = "D1-rte-pretrained or D2-rte"  # and with D2, its claim about a frozen encoder
 RUN = ("--pyargs", "bertsecrets.benchmarks", "--model", "m", "--measurements", "kept", "-k", "D2-rte or G1-rte-luck")
 # Other plugins, by name. Hooks of a conftest file above the benchmarks' folder would not be called for them.
@@ -73,6 +75,14 @@ def test_a_known_deviation_is_expected_and_fails_when_it_is_gone(run, tmp_path, 
     save_scores(tmp_path / "kept", right, model="minilm", **facts)
     ended, output = run(*RUN[:2], "--model", "minilm", "--measurements", "kept", "-k", "D1-rte-pretrained")
     assert (ended, said in output) == (code, True), output
+
+
+def test_a_run_without_the_requested_seeds_does_not_pass(run, kept):
+    shape = {"layers": 1, "heads": 1, "has": "", "instead": ""}
+    causes = {"G1-rte-luck": RecordedCause(grounds="OTHER_SHAPE", facts=shape)}
+    write_record(kept / "kept", RecordedRun(model="m", seeds=3, cases=[*causes], not_applicable=causes), [])
+    code, output = run(*RUN, "--seeds", "4")
+    assert (code, "which has m (seeds 1 2 3): choose" in output) == (2, True), output
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from calls import run, told
 from measurements import of_id
 from verdicts import filed, run_of, save_scores
 
+from bertsecrets.claims.eligibility import NotApplicable, Skipped
 from bertsecrets.claims.reasons import Grounds
 from bertsecrets.claims.verdict import Verdict
 from bertsecrets.compare.baseline import Baseline
@@ -217,6 +218,17 @@ def test_the_baseline_of_another_run_is_refused_in_one_line(report, capsys, tmp_
     assert f"accepted.json is the baseline of another run ({difference}" in line
     report(0.9, "--update-baseline")
     report(0.9)
+
+
+@pytest.mark.parametrize("updating", [False, True])
+def test_a_run_that_judges_nothing_is_not_compared_with_a_baseline(updating):
+    judged, other = run_of(Verdict(CASE, "reproduced", "why")), Grounds.OTHER_WEIGHTS(wanted="bert", instead="")
+    baseline = Baseline(Path("accepted.json"), filed([Verdict(CASE, "reproduced", "why")]), updating)
+    judged.answers = {str(CASE): NotApplicable(other)}
+    baseline.check_run(judged)
+    judged.answers, judged.asked = {**judged.answers, "D2-mrpc": Skipped("no data")}, [CASE, of_id("D2-mrpc")]
+    with pytest.raises(UserError, match=r"nothing to compare with accepted\.json: .* \(no data\)"):
+        baseline.check_run(judged)
 
 
 def test_a_baseline_that_is_missing_or_not_named_is_refused(capsys, tmp_path, quick):
