@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bertsecrets.cli.outputs import check_output_files, check_output_folder
-from bertsecrets.errors import RunError, UserError, in_short, of_the_machine, one_line
+from bertsecrets.errors import (
+    NotApplicableError,
+    NotGivenError,
+    RunError,
+    UserError,
+    in_short,
+    of_the_machine,
+    one_line,
+)
 from bertsecrets.options import (
     INITIALISATION_OPTION,
     ROW_OPTIONS,
@@ -128,8 +136,9 @@ def _run(
 
 
 def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", options: argparse.Namespace) -> None:
-    """Run every measure, even if some of them fail."""
+    """Run every measure, even if some of them fail or do not apply to the model."""
     failed: list[str] = []
+    not_applicable: list[str] = []
     bug: Exception | None = None
     for measure, values in runs:
         try:
@@ -139,10 +148,14 @@ def _run_all(session: "Session", subject: "Subject", runs: "Sequence[Run]", opti
         except Exception as error:
             line = str(error) if isinstance(error, UserError) else of_the_machine(error)
             bug = bug or (error if line is None else None)
-            failed.append(" ".join([measure.name, *(f"{name}={value}" for name, value in values.items())]))
-            print(f"{failed[-1]} failed: {one_line(line or in_short(error))}")
+            applies = not isinstance(error, NotApplicableError) or isinstance(error, NotGivenError)
+            name = " ".join([measure.name, *(f"{name}={value}" for name, value in values.items())])
+            (failed if applies else not_applicable).append(name)
+            print(f"{name} {'failed' if applies else 'is not applicable'}: {one_line(line or in_short(error))}")
     if bug is not None:
         raise bug
+    if len(not_applicable) == len(runs):
+        raise UserError("no measure is applicable to this model: choose another model")
     if failed:
         raise UserError(f"{len(failed)} of {len(runs)} measurements failed ({', '.join(failed)}); all others are saved")
 

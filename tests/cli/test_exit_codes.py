@@ -18,7 +18,7 @@ from transformers import AutoModelForSequenceClassification, BertConfig, Squeeze
 from verdicts import save_scores
 
 from bertsecrets.cli.main import main
-from bertsecrets.errors import RunError, UserError
+from bertsecrets.errors import NotApplicableError, NotGivenError, RunError, UserError
 from bertsecrets.measures.attention_change import AttentionChange
 from bertsecrets.measures.scores import Scores
 from bertsecrets.report.outcomes import outcome_label
@@ -154,12 +154,19 @@ def test_undecided_claims_fail_only_with_strict(capsys, tmp_path):
     assert "not decided" not in run(capsys, *call, "--strict")
 
 
-def test_measure_all_continues_after_a_failure(capsys, shared, monkeypatch, tmp_path):
-    monkeypatch.setattr(Scores, "run", raising(UserError("no scores today")))
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (UserError("no scores today"), 2, "bertsecrets: 1 of 3 measurements failed (scores)"),
+        (NotGivenError("needs a second model"), 2, "bertsecrets: 1 of 3 measurements failed (scores)"),
+        (NotApplicableError("no answers"), 0, "scores is not applicable: no answers"),
+    ],
+)
+def test_measure_all_continues_after_a_failure(shared, monkeypatch, tmp_path, error, code, said):
+    monkeypatch.setattr(Scores, "run", raising(error))
     call = ["measure", "all", "--task", "rte", "--init", "untrained", *shared, "--save", tmp_path / "kept"]
-    code, _, errors = outcome([str(word) for word in call])
-    assert code == 2
-    assert errors.splitlines()[-1].startswith("bertsecrets: 1 of 3 measurements failed (scores)")
+    ended, out, errors = outcome([str(word) for word in call])
+    assert (ended, said in out + errors) == (code, True)
     saved = {path.name.split("-own")[0] for path in (tmp_path / "kept").iterdir()}
     assert any(name.startswith("special-tokens") for name in saved)
     assert not any(name.startswith("scores") for name in saved)
