@@ -14,7 +14,8 @@ from bertsecrets.claims.band import format_interval
 from bertsecrets.claims.figure import TaskFigure
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case, Claim
-from bertsecrets.errors import UserError, near_matches
+from bertsecrets.errors import UserError, errors_in, near_matches
+from bertsecrets.measures.registry import get_measure
 from bertsecrets.reading import YAML_LIMIT, YamlError, expanded, read_text, read_yaml
 from bertsecrets.settings import EXPECTED_VARIABLE, first_problem, project_path
 from bertsecrets.store.files import file_sha256, listed
@@ -75,6 +76,9 @@ def _load_claims(files: tuple[tuple[Path, str], ...]) -> tuple[Claim, ...]:
             elif name in claims:
                 raise UserError(f"{place}: claim {name} is defined twice: give each definition its own id or variant")
             claims[name] = (place, claim := _claim(entry, node, file))
+            if claim.options and file.parent != project_path("expected"):  # ours are tested; imports the measure
+                with errors_in(f"{place}: {claim.name}"):
+                    get_measure(claim.measure).check_options(claim.options)
             shows_band = claim.band or any(figure.band is not None for figure in claim.tasks.values())
             if file.parent != files[0][0].parent and not adds and shows_band:
                 raise UserError(f"{place}: `band` is computed and must not be given: remove it, or state a `tolerance`")

@@ -9,6 +9,7 @@ from bertsecrets.claims.loading import cases, find_cases, load_claims
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case
 from bertsecrets.errors import UserError
+from bertsecrets.measures.registry import get_measure
 from bertsecrets.report.text import status
 from bertsecrets.settings import load_settings, project_path
 
@@ -53,6 +54,11 @@ def test_the_measures_own_claims_read_that_measure_first():
         assert (needs[0].measure, needs[0].whose) == (case.claim.measure, "own")
         if any(need.whose == "against" for need in needs):
             assert case.claim.against is not None
+
+
+def test_every_option_exists():
+    for claim in load_claims():
+        get_measure(claim.measure).check_options(claim.options)
 
 
 def test_every_task_and_band_makes_sense():
@@ -193,6 +199,9 @@ def test_an_unknown_claim_is_reported_with_similar_ones(wrong, like):
             2,
             "arguments of quantity pruned-score: share: Input should be",
         ),
+        (GOOD + "  options: {paded_to: 100}\n", 2, "C1: measure attention-change has no option paded_to"),
+        (GOOD + "  options: {padded_to: abc}\n", 2, "C1: option padded_to of measure attention-change: "),
+        (GOOD + "  options: {padded_to: -1}\n", 2, "C1: option padded_to of measure attention-change: "),
         (GOOD.replace("source: K19", "source: 'K19"), None, "not valid YAML"),
         ("id: C1\n", 1, "expected a list of claims"),
     ],
