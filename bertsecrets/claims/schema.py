@@ -99,6 +99,11 @@ class Claim(References):
         compares = any(need.whose == "against" for need in needs)
         if compares and self.against in (None, self.initialisation):
             raise ValueError(f"quantity {self.quantity} compares two initialisations: give another one as `against`")
+        of_a_task = [need for need in needs if not (need.task or need.tasks)]
+        if ALL_TASKS in self.tasks and not all(is_seedless(need.measure) for need in of_a_task):
+            raise ValueError(f"quantity {self.quantity} is measured on one task: name tasks instead of {ALL_TASKS}")
+        if self.tasks.keys() != {ALL_TASKS} and not of_a_task:
+            raise ValueError(f"quantity {self.quantity} is about its own tasks: use only the task {ALL_TASKS}")
         around = isinstance(self.expect, Figure)
         bare = [name for name, figure in self.tasks.items() if figure.published is None]
         if around and self.published is None and bare:

@@ -199,6 +199,12 @@ def test_an_unknown_claim_is_reported_with_similar_ones(wrong, like):
             2,
             "arguments of quantity pruned-score: share: Input should be",
         ),
+        (GOOD.replace("rte:", "all:"), 2, "last-two-layers is measured on one task: name tasks instead of all"),
+        (
+            GOOD.replace("attention-change", "special-tokens").replace("last-two-layers", "sep-lead"),
+            2,
+            "quantity sep-lead is about its own tasks: use only the task all",
+        ),
         (GOOD + "  options: {paded_to: 100}\n", 2, "C1: measure attention-change has no option paded_to"),
         (GOOD + "  options: {padded_to: abc}\n", 2, "C1: option padded_to of measure attention-change: "),
         (GOOD + "  options: {padded_to: -1}\n", 2, "C1: option padded_to of measure attention-change: "),
