@@ -17,6 +17,8 @@ TEXT_LIMIT = 512 * 2**20  # in bytes, several times the size of GLUE's largest t
 YAML_LIMIT = 8 * 2**20  # in bytes, for settings or claims
 SECONDS_BY_UNIT = {"s": 1, "min": 60, "h": 3600, "d": 86400}  # in seconds
 MERGE_TAG = "tag:yaml.org,2002:merge"
+NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+NOT_DECIMAL = re.compile(r"[-+]?0[0-9_bx]|.*:")  # 010 and 1:30 would be read as 8 and 90
 
 
 READ_FILES: set[str] = set()  # absolute paths of the files that this module has read for the current command
@@ -117,7 +119,7 @@ def read_yaml(text: str, *, as_text: bool = False) -> tuple[yaml.Node | None, An
         node = loader.get_single_node()
         if node is None:
             return None, None
-        _check_keys(node, set())
+        _check_nodes(node, set(), as_text=as_text)
         return node, (BaseConstructor() if as_text else loader).construct_document(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -131,10 +133,14 @@ def read_yaml(text: str, *, as_text: bool = False) -> tuple[yaml.Node | None, An
         loader.dispose()
 
 
-def _check_keys(node: yaml.Node, visited: set[int]) -> None:
+def _check_nodes(node: yaml.Node, visited: set[int], *, as_text: bool) -> None:
+    """Refuse duplicate keys and, unless scalars are read as text, numbers that YAML does not read as decimal."""
     if id(node) in visited:  # reached before, through an alias
         return
     visited.add(id(node))
+    if not as_text and node.tag in NUMBER_TAGS and NOT_DECIMAL.match(node.value):
+        problem = f"{excerpt(node.value, 60)} is not a decimal number: write it as one, or in quotes if it is text"
+        raise YamlError(node.start_mark.line + 1, problem)
     children = node.value if isinstance(node, yaml.SequenceNode) else []
     if isinstance(node, yaml.MappingNode):
         children = [part for pair in node.value for part in pair]
@@ -145,7 +151,7 @@ def _check_keys(node: yaml.Node, visited: set[int]) -> None:
                     raise YamlError(key.start_mark.line + 1, f"duplicate key {excerpt(key.value, 60)!r}")
                 keys.add(key.value)
     for child in children:
-        _check_keys(child, visited)
+        _check_nodes(child, visited, as_text=as_text)
 
 
 def read_npy(data: bytes) -> np.ndarray:

@@ -34,6 +34,8 @@ def test_yaml_may_have_aliases_and_merged_keys():
     [
         ("a: 1\nb:\n  c: 1\n  c: 2\n", 4, "duplicate key 'c'"),
         ("a: 1\nb: [", 3, "not valid YAML"),
+        ("a: 0.10\nb: [-010]", 2, "-010 is not a decimal number"),
+        ("a: 0\nb: 1:30", 2, "1:30 is not a decimal number"),
     ],
 )
 def test_an_error_in_yaml_has_its_line(text, line, told):
