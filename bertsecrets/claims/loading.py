@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from bertsecrets.arguments import checked
 from bertsecrets.claims.band import format_interval
+from bertsecrets.claims.expectations import Equality, Order
 from bertsecrets.claims.figure import TaskFigure
 from bertsecrets.claims.quantities import QUANTITIES
 from bertsecrets.claims.schema import Case, Claim
@@ -21,6 +22,8 @@ from bertsecrets.settings import EXPECTED_VARIABLE, first_problem, project_path
 from bertsecrets.store.files import file_sha256, listed
 from bertsecrets.texts.tasks import ALL_TASKS, TASKS, task
 
+LARGEST = {"points": 200.0, "percent": 100.0}  # by unit, the largest value of quantities without a range
+LARGEST_NUMBER = 1e6  # in other units
 ADDED_FIELDS = {"id", "variant", "known"}  # fields of an entry that only adds known outcomes to an existing claim
 
 
@@ -98,14 +101,32 @@ def _filled(place: str, claim: Claim, figures: Mapping[str, Mapping[str, TaskFig
         raise UserError(f"{place}: {claim.name}: relative: unknown claim {claim.relative!r}: {hint}")
     try:
         claim = claim.filled(figures)
+        for name, figure in claim.tasks.items():
+            _check_numbers(claim, name, figure)
     except ValueError as error:
         raise UserError(f"{place}: {claim.name}: {error}") from error
-    for name, figure in claim.tasks.items():
-        low, high = within = QUANTITIES[claim.quantity].within(name)
-        if figure.published is not None and not low <= figure.published <= high:
-            values = f"{format_interval(within)}, the range of {claim.quantity}"
-            raise UserError(f"{place}: {claim.name}: task {name}: {figure.published} lies outside {values}: correct it")
     return claim
+
+
+def _check_numbers(claim: Claim, task_name: str, figure: TaskFigure) -> None:
+    """Check that the numbers of a claim on a task are possible values, or differences, of its quantity."""
+    quantity = QUANTITIES[claim.quantity]
+    widest = LARGEST.get(quantity.unit, LARGEST_NUMBER)
+    low, high = (max(-widest, min(widest, end)) for end in quantity.within(task_name))
+    values = {"published": figure.published, "second_value": figure.second_value}
+    sizes = {name: getattr(figure, name) for name in ("rounding", "seed_std", "doubt", "second_error")}
+    for name in ("tolerance", "smallest_effect"):
+        sizes[name] = getattr(getattr(claim, name), "size", None)
+    if isinstance(claim.expect, Order | Equality):
+        values["expect.value"] = limit = claim.expect.value
+        if limit == {"above": high, "below": low}.get(claim.expect.kind):
+            raise ValueError(f"no {claim.quantity} is {claim.expect.kind} {limit:g}: correct the limit")
+    ranges = [(values, (low, high), "the range of"), (sizes, (0.0, high - low), "the possible differences in")]
+    for numbers, (least, most), of in ranges:
+        for name, number in numbers.items():
+            if number is not None and not least <= number <= most:
+                outside = f"{name} {number:g} lies outside {format_interval((least, most))}, {of} {claim.quantity}"
+                raise ValueError(f"task {task_name}: {outside}: correct it")
 
 
 def _entries(file: Path) -> list[tuple[Any, yaml.Node]]:

@@ -296,10 +296,27 @@ def test_an_added_outcome_of_a_changed_claim_names_its_version(tmp_path, monkeyp
     assert "m" in {outcome.model for claim in load_claims() for outcome in claim.known}
 
 
-def test_an_impossible_published_figure_is_refused(tmp_path):
-    text = GOOD.replace("attention-change", "scores").replace("last-two-layers", "score").replace("-0.2", "646")
-    with pytest.raises(UserError, match=r"line 2: C1: task rte: 646.0 lies outside \[0, 100.0\], the range of score"):
+@pytest.mark.parametrize(
+    ("expect", "figure", "message"),
+    [
+        ("above}", "published: 646", "task rte: published 646 lies outside [0, 100.0], the range of score: correct it"),
+        ("above, value: 600}", "", "task rte: expect.value 600 lies outside [0, 100.0], the range of score"),
+        ("above, value: 100}", "", "no score is above 100: correct the limit"),
+        ("around}", "published: 60, seed_std: 1.0e+160, seed_source: s", "seed_std 1e+160 lies outside [0, 100.0]"),
+        ("around}", "published: 60, rounding: 101", "rounding 101 lies outside [0, 100.0], the possible differ"),
+        (
+            "around}\n  tolerance: {size: 1.0e+9, reason: for our reasons}",
+            "published: 60",
+            "tolerance 1e+09 lies outside [0, 100.0], the possible differences in score",
+        ),
+    ],
+)
+def test_an_impossible_number_is_refused(tmp_path, expect, figure, message):
+    text = GOOD.replace("attention-change", "scores").replace("last-two-layers", "score")
+    text = text.replace("below}", expect).replace("published: -0.2", figure)
+    with pytest.raises(UserError, match=re.escape(message)) as error:
         load_claims(expected(tmp_path, text))
+    assert ", line 2: C1: " in str(error.value)
 
 
 @pytest.mark.parametrize(
