@@ -257,14 +257,20 @@ def weigh(session: pytest.Session, failed: Mapping[str, set[str]]) -> tuple[bool
     return bool(fails) or drifted or session.testsfailed > len(excused), contradicting
 
 
+def only_lists(config: pytest.Config) -> bool:
+    """Return whether pytest was asked to list tests or fixtures, and so runs no test."""
+    names = ("collectonly", "setupplan", "showfixtures", "show_fixtures_per_test")
+    return any(config.getoption(name, False) for name in names)
+
+
 def incomplete(session: pytest.Session) -> str:
-    """Return why selected claims have no answer; empty if all have one and the run has ended normally."""
+    """Return why selected claims have no answer; empty if all have one."""
     config = session.config
     answered, reported = state_of(config).answered, config.pluginmanager.get_plugin(exit_code.EXIT_CODE_PLUGIN).kinds  # type: ignore[union-attr]
     selected = {item.nodeid: str(case) for item in session.items if (case := case_of(item))}
     missing = {node: case for node, case in selected.items() if case not in answered}
     normal = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-    if config.option.collectonly or config.getoption("setupplan", False) or (normal and not missing):
+    if only_lists(config) or not missing:
         return ""
     if not normal or missing.keys() - reported.keys():
         return f"{len(state_of(config).verdicts)} of {len(selected)} claims were judged before the run ended"
@@ -277,7 +283,7 @@ def not_judged(session: pytest.Session) -> str | None:
     A run must not pass because another plugin has skipped its benchmarks, or has executed them in another process.
     """
     config = session.config
-    if config.option.collectonly or config.getoption("setupplan", False) or session.shouldfail or session.shouldstop:
+    if only_lists(config) or session.shouldfail or session.shouldstop:
         return None
     drift: Any = config.pluginmanager.get_plugin(exit_code.DRIFT_PLUGIN)
     if drift is not None and session.items and drift.comparison is None:
@@ -316,7 +322,7 @@ def write_report(session: pytest.Session) -> int:
     """Write the page and the verdicts to the folder of `--report`, if given, and return the exit code."""
     config, state = session.config, state_of(session.config)
     folder = get_option(config, "report")
-    if folder is None or config.option.collectonly:
+    if folder is None or only_lists(config):
         return 0
     if not state.verdicts:
         state.report_line = "no report: nothing was judged", False

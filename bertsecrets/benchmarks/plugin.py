@@ -177,9 +177,8 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     Nothing is measured earlier, because pytest may still refuse to run, for example after an error in another file.
     """
     selected = [case for item in session.items if (case := output.case_of(item))]
-    option = session.config.option
-    refused = session.testsfailed and not option.continue_on_collection_errors
-    if not selected or refused or option.collectonly or session.config.getoption("setupplan", False):
+    refused = session.testsfailed and not session.config.option.continue_on_collection_errors
+    if not selected or refused or output.only_lists(session.config):
         return
     try:
         with output.start_folder(session.config):

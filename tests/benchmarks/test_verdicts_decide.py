@@ -18,6 +18,7 @@ PLUGINS = {
     "skips_d2": "pytest_runtest_setup(item):\n    'D2-rte]' in item.name and pytest.skip('mine')",
     "fails_d2": "pytest_runtest_setup(item):\n    assert 'D2-rte]' not in item.name, 'mine'",
     "ends": "pytest_runtest_logfinish(nodeid):\n    'D2-rte]' in nodeid and pytest.exit('enough', returncode=0)",
+    "stops": "pytest_runtest_protocol(item):\n    item.session.shouldstop = 'enough'",  # as --stepwise does
     "twice": "pytest_collection_modifyitems(items):\n    items.extend([*items])",
     **{
         name: (
@@ -99,6 +100,18 @@ def test_a_run_without_all_verdicts_says_so_and_updates_no_baseline(run, kept, p
     assert (ended, f"a.json is not updated: {note}\nincomplete: {note}" in output) == (code, True), output
     assert json.loads((kept / "b.json").read_text())["bertsecrets"]["incomplete"] == note
     assert not (kept / "a.json").exists()
+
+
+def test_a_run_that_is_stopped_after_its_last_claim_is_complete(run, kept):
+    words = ("-p", "stops", "--baseline", "a.json", "--update-baseline")
+    _, output = run(*RUN[:-1], "D2-rte and not frozen", *words)
+    assert ("incomplete" in output, f"baseline: {kept / 'a.json'}" in output) == (False, True), output
+
+
+@pytest.mark.parametrize("word", ["--fixtures", "--fixtures-per-test", "--setup-plan"])
+def test_a_list_of_tests_or_fixtures_is_not_a_run(run, kept, word):
+    code, output = run(*RUN, word)
+    assert (code, "judged" in output.partition("no tests ran")[2]) == (0, False), output
 
 
 @pytest.mark.parametrize(
