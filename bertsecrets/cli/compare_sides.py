@@ -67,6 +67,10 @@ class SideSource:
         model, _, store = argument.rpartition("@")
         if model and expanded(store).is_dir():
             return cls(argument, "measurements", expanded(store), model)
+        if path.suffix == ".zip":
+            from bertsecrets.store.records import check_not_file
+
+            check_not_file(path)
         if path.is_file() or path.suffix in (".yaml", ".yml"):
             return cls(argument, "pin", path)
         if path.is_dir() and not (path / "config.json").is_file():
@@ -208,6 +212,7 @@ def _of_measurements(source: SideSource, session: "Session", selection: Selectio
     from bertsecrets.compare.cell_values import COMPARED_MEASURES
     from bertsecrets.compare.sides import MeasureOnTask, Side, part_of
     from bertsecrets.store.measurements import VALUES_FILE, load
+    from bertsecrets.store.records import RECORD_FILE, read_record
 
     options = session.options
     precision = options.precision if options.precision in ("float32", "bfloat16") else None
@@ -226,7 +231,8 @@ def _of_measurements(source: SideSource, session: "Session", selection: Selectio
     root = source.path / "measurements"  # in a store; `measure --save` folders have no such subfolder
     root = root if root.is_dir() else source.path
     places = sorted(file.parent for file in visible_files(root, VALUES_FILE))
-    suitable = [stored for stored in map(load, places) if suits(stored)]
+    recorded = [each for file in visible_files(root, RECORD_FILE) for each in read_record(file)[1]]
+    suitable = [stored for stored in [*map(load, places), *recorded] if suits(stored)]
     models = sorted({stored.subject.model for stored in suitable})
     if not models:
         of_model = f" of {source.model}" if source.model else ""

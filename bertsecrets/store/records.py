@@ -90,8 +90,10 @@ class SavedFolder:
         """Read all measurements in a folder and its subfolders. Hidden files and folders are ignored.
 
         Raises:
-            UserError: No measurement was found, a measurement is damaged, or measurements of the same subject differ.
+            UserError: `folder` is a file, no measurement was found, a measurement is damaged, or measurements of the
+                same subject differ.
         """
+        check_not_file(folder)
         records = [read_record(path) for path in visible_files(folder, RECORD_FILE)]
         single = Shelf.read(folder).measurements if visible_files(folder, VALUES_FILE) or not records else ()
         recorded = [measurement for _, measurements in records for measurement in measurements]
@@ -191,6 +193,12 @@ def read_record(path: Path) -> tuple[RecordedRun, list[Measurement]]:
         return _read(path, str(path))
     except (*READ_ERRORS, lzma.LZMAError, NotImplementedError) as error:
         raise UserError(f"{path} is damaged or from another version ({first_line(error)}): save it again") from error
+
+
+def check_not_file(place: Path) -> None:
+    """Check that a place of saved measurements is not a file, such as a record."""
+    if place.is_file():
+        raise UserError(f"{place} is a file: give the folder that contains it, {place.parent}")
 
 
 def _member(layout: Layout, data: bytes) -> str:

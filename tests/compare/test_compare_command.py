@@ -14,6 +14,7 @@ from bertsecrets.measures.registry import get_measure
 from bertsecrets.models.locations import locate
 from bertsecrets.session import Session
 from bertsecrets.settings import load_settings, project_path
+from bertsecrets.store.records import RecordedRun, SavedFolder, write_record
 
 pytestmark = pytest.mark.usefixtures("quick")
 HEADS = ("--measure", "special-tokens")
@@ -58,8 +59,14 @@ def test_stored_measurements_are_compared_without_model_or_data(capsys, models, 
     one, other = tmp_path / "one", tmp_path / "other"
     run(capsys, "compare", one, other, code=1)
     run(capsys, "compare", f"{models[0]}@{one}", one)
+    recorded = RecordedRun(model="m", seeds=None, cases=[])
+    write_record(tmp_path / "kept", recorded, SavedFolder.read(other).shelf.measurements)
+    assert "exactly equal" in run(capsys, "compare", tmp_path / "kept", other)
+    assert "record.zip is a file: give the folder" in told(capsys, "compare", tmp_path / "kept" / "record.zip", other)
     assert "no measurements of nobody with these limits" in told(capsys, "compare", f"nobody@{one}", other)
     assert "name one of these models, as in" in told(capsys, "compare", tmp_path, one)
+    line = told(capsys, "report", "--measurements", tmp_path / "kept" / "record.zip")
+    assert line.endswith(f"record.zip is a file: give the folder that contains it, {tmp_path / 'kept'}")
 
 
 def test_the_change_of_attention_needs_the_model_that_was_trained(capsys, models, rest):
