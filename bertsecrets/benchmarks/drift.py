@@ -12,7 +12,7 @@ import pytest
 
 from bertsecrets.benchmarks.exit_code import ENTERED, OUTCOME_PROPERTY, end_run
 from bertsecrets.benchmarks.pytest_options import get_option
-from bertsecrets.cli.compare_sides import model_side
+from bertsecrets.cli.compare_sides import check_rows, model_side
 from bertsecrets.compare.comparison import Compared, Comparison, compare
 from bertsecrets.compare.pins import side_of_pin
 from bertsecrets.compare.sides import MeasureOnTask, Part
@@ -45,6 +45,7 @@ class Drift:
         wanted = [part.wanted for part in parts]
         session = Session(self.options)
         session.check_model()
+        check_rows(parts, session)
         side = model_side(session, session.model, wanted, required=True)
         comparison = compare(replace(self.pin, parts=tuple(parts)), side, session.settings.judge)
         about = f"from {self.pin.name} ({self.pin.kind}) to {side.name}"

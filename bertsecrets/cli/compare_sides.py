@@ -15,7 +15,7 @@ from bertsecrets.store.files import visible_files
 from bertsecrets.types import InitialisationName
 
 if TYPE_CHECKING:
-    from bertsecrets.compare.sides import MeasureOnTask, Side
+    from bertsecrets.compare.sides import MeasureOnTask, Part, Side
     from bertsecrets.session import Session
     from bertsecrets.types import Measurement
 
@@ -97,6 +97,8 @@ def open_sides(arguments: Sequence[str], session: "Session", selection: Selectio
     trains = any(source.kind == "model" for source in sources)
     wanted = in_store or wanted_of(session, selection, trains=trains)
     _check_training(sources, stored, session, wanted)
+    if None in stored:
+        check_rows([part for side in stored if side is not None for part in side.parts], session)
     pinned = any(source.kind == "pin" for source in sources)  # a regression must not hide in a measure left out
     return [
         side or _measured(source, session, wanted, required=pinned)
@@ -127,6 +129,28 @@ def _check_training(
     sides = [*zip(sources, stored, strict=True)]
     differences = [training_difference(*(trained_on(*side, of) for side in sides)) for of in trained]
     if differences and all(differences):
+        raise UserError(differences[0])
+
+
+def check_rows(parts: Sequence["Part"], session: "Session") -> None:
+    """Check that at least one part has the rows that the session will measure, before measuring anything."""
+    from bertsecrets.compare.sides import examples_difference
+    from bertsecrets.measures.base import MeasureContext
+    from bertsecrets.measures.registry import get_measure
+
+    differences = []
+    for part in parts:
+        measure = get_measure(part.measure)
+        context = MeasureContext(part.wanted.subject("", 1), measure.check_options(part.options), session.resources)
+        try:
+            facts, examples = measure.data_facts(context), len(measure.rows(context))
+        except UserError:  # raised again when the measure is run
+            return
+        if part.data in ("", facts["data_fingerprint"]):
+            return
+        rows = (facts["data_fingerprint"], examples, facts["limit"])
+        differences.append(examples_difference((part.data, part.examples, part.limit), rows))
+    if differences:
         raise UserError(differences[0])
 
 

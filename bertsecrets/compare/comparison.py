@@ -19,7 +19,15 @@ from jaxtyping import Bool, Float
 
 from bertsecrets.claims.band import smallest
 from bertsecrets.claims.bootstrap import resampled_means
-from bertsecrets.compare.sides import DECIMALS, MeasureOnTask, Part, Side, Values, training_difference
+from bertsecrets.compare.sides import (
+    DECIMALS,
+    MeasureOnTask,
+    Part,
+    Side,
+    Values,
+    examples_difference,
+    training_difference,
+)
 from bertsecrets.errors import UserError
 from bertsecrets.progress import counted
 from bertsecrets.settings import JudgeParams
@@ -194,12 +202,8 @@ def _tested_measure(part: Part, other: Part | None, after: Side, settings: Judge
 def _mismatch(part: Part, other: Part) -> str:
     """Return why two parts cannot be compared, or "" if they can."""
     sides = (part, other)
-    if part.data != other.data or part.examples != other.examples:
-        limits = " and ".join("all rows" if side.limit is None else f"limit {side.limit}" for side in sides)
-        examples = f"{part.examples} and {other.examples}; {limits}"
-        if part.examples == other.examples and part.limit == other.limit:
-            examples = f"{counted(part.examples, 'example')} each, with other texts"
-        return f"measured on different examples ({examples}): measure both sides on the same rows"
+    if problem := examples_difference(*((side.data, side.examples, side.limit) for side in sides)):
+        return problem
     if problem := training_difference(part.trained_on, other.trained_on):
         return problem
     if changed := [name for name in part.settings if part.settings[name] != other.settings.get(name)]:

@@ -13,6 +13,7 @@ from bertsecrets.claims.bootstrap import column_means
 from bertsecrets.compare.cell_values import CELL_READERS, COMPARED_MEASURES, CellValues
 from bertsecrets.errors import MisreadError, NotGivenError, RunError, UserError, excerpt, near_matches, one_line
 from bertsecrets.measures.registry import get_measure
+from bertsecrets.progress import counted
 from bertsecrets.settings import Section
 from bertsecrets.texts.tasks import TASKS
 from bertsecrets.types import InitialisationName, Measurement, Subject
@@ -165,6 +166,17 @@ def training_difference(one: str | None, other: str | None) -> str:
     if None in (one, other) or one == other:
         return ""
     return f"trained on different numbers of rows ({one} and {other}): train both with the same --train-limit"
+
+
+def examples_difference(one: tuple[str, int, int | None], other: tuple[str, int, int | None]) -> str:
+    """Return a message if two sides have different examples, given as (digest, number, limit), otherwise ""."""
+    if one[:2] == other[:2]:
+        return ""
+    limits = " and ".join("all rows" if limit is None else f"limit {limit}" for *_, limit in (one, other))
+    examples = f"{one[1]} and {other[1]}; {limits}"
+    if one[1:] == other[1:]:
+        examples = f"{counted(one[1], 'example')} each, with other texts"
+    return f"measured on different examples ({examples}): measure both sides on the same rows"
 
 
 def part_of(wanted: MeasureOnTask, measurements: Sequence[Measurement]) -> Part:
