@@ -23,7 +23,7 @@ import bertsecrets.benchmarks.output as output
 from bertsecrets.benchmarks.output import state_of
 from bertsecrets.benchmarks.pytest_options import PREFIX, RUN_OPTIONS, get_option
 from bertsecrets.benchmarks.pytest_options import pytest_addoption as pytest_addoption
-from bertsecrets.benchmarks.selection import marks, names_claim
+from bertsecrets.benchmarks.selection import check_marks, marks, names_claim
 from bertsecrets.benchmarks.selection import pytest_collection_modifyitems as pytest_collection_modifyitems
 from bertsecrets.benchmarks.selection import pytest_report_collectionfinish as pytest_report_collectionfinish
 from bertsecrets.claims.loading import cases
@@ -154,6 +154,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     params = []
     with output.start_folder(metafunc.config):
         every = cases()
+    check_marks(metafunc.config)
     for case in every:
         if options.checkpoint_task not in (None, case.task) or (scope and not case.belongs_to(scope)):
             continue

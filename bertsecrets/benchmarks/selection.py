@@ -8,8 +8,9 @@ import pytest
 from bertsecrets.benchmarks.output import case_of, session_of, shown_id, start_folder
 from bertsecrets.benchmarks.pytest_options import get_option
 from bertsecrets.claims.schema import Case
+from bertsecrets.cli.console import USER_ERROR
 from bertsecrets.errors import UserError
-from bertsecrets.texts.tasks import ALL_TASKS, TASKS
+from bertsecrets.texts.tasks import ALL_TASKS, TASKS, own_task_names
 
 LEFT_OUT_LINE = pytest.StashKey[str]()  # the line about deselected claims over several tasks
 
@@ -22,6 +23,15 @@ def marks(case: Case) -> list[str]:
     """
     tasks = case.on_tasks or TASKS if case.task == ALL_TASKS else ()
     return [str(case), case.claim.family, case.claim.id, case.task, *tasks]
+
+
+def check_marks(config: pytest.Config) -> None:
+    """Check that no task of the user has the name of a mark that another plugin or a settings file registered."""
+    registered = [re.split(r"[:(]", line)[0].strip() for line in config.getini("markers")]
+    for name in own_task_names():
+        if registered.count(name) > 1:  # once by this suite
+            message = f"the task {name} has the name of a mark that is used for other tests: give it another name"
+            pytest.exit(message, returncode=USER_ERROR)
 
 
 def names_claim(config: pytest.Config, claim: str) -> bool:

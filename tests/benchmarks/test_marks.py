@@ -4,6 +4,16 @@ import pytest
 from faults import PROJECT
 
 
+def test_a_task_named_like_the_mark_of_other_tests_is_refused(run, tmp_path):
+    (tmp_path / "task.yaml").write_text("name: Slow_tests\ndev: dev.csv\n")
+    (tmp_path / "dev.csv").write_text("text,label\na,yes\nb,no\n")
+    words = ("--pyargs", "bertsecrets.benchmarks", "--task-file", "task.yaml", "--collect-only", "-q", "-k", "D1")
+    code, output = run(*words)
+    assert (code, "D1-slowtests" in output) == (0, True), output
+    code, output = run(*words, ini="markers = slowtests(seconds): takes long")
+    assert (code, "the task slowtests has the name of a mark that is used for other tests" in output) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("mark", "unopened"),
     [("gpu", ""), ("not slow", "import pytest\npytestmark = pytest.mark.slow\n")],
