@@ -8,6 +8,8 @@ import inspect
 import io
 import math
 import re
+import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,7 @@ from bertsecrets.types import INITIALISATIONS, plain
 REGRESSION_METRIC = "pearson"
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 KINDS: dict[type, str] = {bool: "true or false", int: "a number", float: "a number"}
+LARGEST_SCORE = 1e100  # whose square, and the sum of many squares, is finite
 NUMBER = re.compile(r"[-+]?(inf|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,3})?)")  # float() also accepts 1_0
 # Names that have another meaning in a claim's name, on the command line, or as a mark of pytest.
 RESERVED_NAMES = (
@@ -153,8 +156,9 @@ class _Table:
         """Return the rows of the table as a split, after checking their labels."""
         labels: list[Any] = [*map(_number if task.regression else _label_name, self.labels)]
         for row, label in enumerate(labels):
-            if not (math.isfinite(label) if task.regression else label in task.labels):
-                expected = "a number" if task.regression else f"one of {excerpt(', '.join(task.labels))}"
+            if not (abs(label) <= LARGEST_SCORE if task.regression else label in task.labels):
+                expected = f"one of {excerpt(', '.join(task.labels))}"
+                expected = f"a number of at most {LARGEST_SCORE:g}" if task.regression else expected
                 raise UserError(f"{self.place(row)}: unknown label {quoted(self.labels[row])}: expected {expected}")
         second = self.texts[1] if len(self.texts) > 1 else None
         origin = f"own data, {self.path.name}" if self.path else f"task {task.title}, {name}"
@@ -180,7 +184,7 @@ def _table(data: Any, what: str, texts: Sequence[str], label: str, file: Path | 
         cells = data[column]
         if isinstance(cells, str | set | Mapping) or not isinstance(cells, Iterable) or getattr(cells, "ndim", 1) != 1:
             raise UserError(f"{what}: column {column!r} must be a list of values, not {quoted(cells)}")
-        columns[column] = [*map(plain, cells)]
+        columns[column] = [*map(_cell, cells)]
     lengths = {column: len(cells) for column, cells in columns.items()}
     if len({0, *lengths.values()}) != 2:
         raise UserError(f"{what} has no rows, or its columns differ in length: {excerpt(lengths)}")
@@ -224,8 +228,20 @@ def _read_file(path: Path) -> tuple[dict[str, list[str]], Callable[[int], str]]:
     return columns, lambda row: f"{path}, line {rows[row][1]}"
 
 
+def _cell(value: Any) -> Any:
+    """Return a value as plain data, and whole numbers that are too large for a float as infinite."""
+    value = plain(value)
+    return math.inf if isinstance(value, int) and value.bit_length() >= sys.float_info.max_exp else value
+
+
 def _number(value: Any) -> float:
     return float(value) if not isinstance(value, str) or NUMBER.fullmatch(value) else math.nan
+
+
+def _look(name: str) -> str:
+    """Return how a label looks: without case, spaces, invisible characters and different encodings of a character."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return "".join(character for character in folded if unicodedata.category(character)[0] not in "CZ")
 
 
 def _label_name(value: Any) -> str:
@@ -243,7 +259,7 @@ def _classes(table: _Table, given: Sequence[str | int] | None, metric: str, what
     scores = [name for name in found if NUMBER.fullmatch(name) and float(name) % 1]  # inf % 1 is NaN
     if scores and not (given or table.names):
         raise UserError(f"{what}: labels such as {min(scores)} are scores, which need the metric {REGRESSION_METRIC}")
-    different = {float(each) if NUMBER.fullmatch(each) else each.strip().casefold() for each in classes}  # 1 equals 1.0
+    different = {float(look) if NUMBER.fullmatch(look) else look for look in map(_look, classes)}  # 1 equals 1.0
     if len(different) < max(2, len(classes)):
         raise UserError(f"{what} has the labels {excerpt(classes)}, but needs two or more, each with only one spelling")
     if metric == "f1" and len(classes) != 2:

@@ -112,6 +112,14 @@ def test_classes_of_a_dataset_keep_their_order():
         ),
         ({"dev": ROWS | {"y": ["yes", "yes ", "no", "no"]}}, "has the labels \\('no', 'yes', 'yes '\\), but needs two"),
         ({"dev": ROWS | {"y": ["yes", "Yes", "no", "no"]}}, "has the labels \\('Yes', 'no', 'yes'\\), but needs two"),
+        *(
+            ({"dev": ROWS | {"y": [*pair, *pair]}}, "has the labels .*, but needs two or more, each with only one")
+            for pair in (("a b", "a\u00a0b"), ("caf\u00e9", "cafe\u0301"), ("yes", "y\u200bes"), ("1", "\uff11.0"))
+        ),
+        *(
+            ({"dev": ROWS | {"y": [value, 1, 3, 4]}, "metric": "pearson"}, "row 1: unknown label .*: expected a number")
+            for value in (2**1024 - 1, 10**5000, 1e200)
+        ),
         ({"train": ROWS | {"y": ["1", "1.0", "0", "1"]}}, "has the labels .*, but needs two or more"),
         # Metrics
         ({"metric": "accurracy"}, "^task complaints: unknown metric 'accurracy': did you mean accuracy"),
