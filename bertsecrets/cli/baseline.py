@@ -43,6 +43,8 @@ def read_baseline(file: Path | None, *, updating: bool) -> "Baseline | None":
     if not updating and not file.exists():
         raise UserError(f"no baseline {file}: write it with --update-baseline, or correct the name")
     if updating:
+        if file.exists() and not file.is_file():
+            raise UserError(f"{file} is not a regular file, so no baseline can be written to it: name another file")
         check_writable(file)
     return Baseline.read(file, updating=updating)
 

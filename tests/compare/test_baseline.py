@@ -235,3 +235,4 @@ def test_a_baseline_that_is_missing_or_not_named_is_refused(capsys, tmp_path, qu
     words = save(tmp_path / "kept", 0.9)
     assert "write it with --update-baseline" in told(capsys, *words, "--baseline", tmp_path / "none.json")
     assert "name it with --baseline" in told(capsys, *words, "--update-baseline")
+    assert "not a regular file" in told(capsys, *words, "--update-baseline", "--baseline", "/dev/null")
