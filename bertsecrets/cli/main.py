@@ -87,7 +87,8 @@ def main(argv: list[str] | None = None, build: Callable[[], argparse.ArgumentPar
         sys.stdout.reconfigure(errors="replace")  # a character that cannot be shown must not end a run
     for place, word in enumerate(words, start=1):
         if "\0" in word or any("\ud800" <= character <= "\udfff" for character in word):
-            return _tell(f"word {place} of the command ({shortened(word)}) is not valid text: write it in UTF-8")
+            advice = "write it in UTF-8, and set LC_ALL=C.UTF-8 or PYTHONUTF8=1 if the locale has another encoding"
+            return _tell(f"word {place} of the command ({shortened(word)}) is not valid text: {advice}")
     READ_FILES.clear()
     options = build().parse_args(words, argparse.Namespace(words=words))
     with console.as_interrupt(), console.warnings_in_one_line(), console.bars_on_terminals():

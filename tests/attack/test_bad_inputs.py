@@ -225,7 +225,7 @@ OPTIONS = [
     option("a misspelt option", ("report", "--modle=x"), ("did you mean --model", "(see bertsecrets report --help)")),
     option("a misspelt option of an action", ("store", "ls", "--jsn"), ("did you mean --json", "store ls --help)")),
     option("a null byte", ("measure", "scores", "--task", "a\0b"), "word 4 of the command"),
-    option("a lone surrogate", ("measure", "scores", "--task", "\udcff"), "word 4 of the command"),
+    option("a lone surrogate", ("measure", "scores", "--task", "\udcff"), ("word 4 of the command", "PYTHONUTF8=1")),
     option("an empty path", ("corpus", ""), "the path is empty: give the path of a file or folder"),
     option("a long path", ("report", "--glue", "d/" * 3000), "is too long for a path"),
     option("a long name of a task", ("measure", "scores", "--task", "t" * 5000, *COMMON), "unknown task"),
