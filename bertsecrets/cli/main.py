@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TextIO
 from bertsecrets import __version__
 from bertsecrets.cli import claims, compare, console, doctor, fetch, measure, plan, report, store
 from bertsecrets.cli.outputs import check_command
-from bertsecrets.errors import near_matches, one_line, shortened
+from bertsecrets.errors import UserError, near_matches, one_line, shortened
 from bertsecrets.option_checks import check_seed, check_threads
 from bertsecrets.options import RunOptions
 from bertsecrets.reading import READ_FILES

@@ -15,16 +15,9 @@ from uuid import uuid4
 from bertsecrets.arguments import checked
 from bertsecrets.errors import UserError, first_line
 from bertsecrets.progress import log
-from bertsecrets.store.code import (
-    MAIN_MODULES,
-    digest_of_classes,
-    has_source,
-    imports,
-    is_installed,
-    undescribed,
-    users_modules,
-)
+from bertsecrets.store.code import MAIN_MODULES, digest_of_classes, has_source, imports, undescribed, users_modules
 from bertsecrets.store.entries import NO_SOURCE
+from bertsecrets.store.packages import is_installed
 
 ENTRY_POINT_GROUP = "bertsecrets.families"  # group of entry points, which are named after model types
 

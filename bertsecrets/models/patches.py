@@ -37,7 +37,8 @@ from bertsecrets.models.library_source import (
 )
 from bertsecrets.models.loans import is_lent
 from bertsecrets.models.locations import ModelRef
-from bertsecrets.store.code import MAIN_MODULES, PACKAGE_NAME, requirements
+from bertsecrets.store.code import MAIN_MODULES
+from bertsecrets.store.packages import PACKAGE_NAME, requirements
 
 # Modules whose code runs in every measurement or training run, besides the modules of the measured architecture.
 ALWAYS_RUN = (

@@ -8,15 +8,11 @@ import functools
 import hashlib
 import importlib.util
 import os
-import re
-import site
 import sys
-import sysconfig
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import metadata
 from operator import attrgetter
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -24,9 +20,8 @@ from typing import Any
 
 from bertsecrets.errors import UserError
 from bertsecrets.store.files import files_below
+from bertsecrets.store.packages import PACKAGE_NAME, is_installed, versions
 
-PACKAGE_NAME = __name__.partition(".")[0]
-LIBRARIES_IN_KEYS = ("torch", "transformers")  # libraries whose own requirements do not count
 # Modules that affect stored numbers without being imported by the module that computes the numbers.
 ALWAYS_DIGESTED = ("bertsecrets.caches", "bertsecrets.devices", "bertsecrets.store.measurements")
 # Modules and packages that no digest includes, with the reason why they cannot change a result.
@@ -43,10 +38,6 @@ PARTS_WITHOUT_RESULTS = {
     "report": "shows results",
     "cli": "shows results",
 }
-INSTALLED_FOLDERS = (
-    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-    *(*site.getsitepackages(), site.getusersitepackages()),
-)
 START_MTIMES = {path: path.stat().st_mtime_ns for path in files_below(Path(__file__).parents[1], "*.py")}
 # Names by which code reads what is not in its files, and functions that create containers.
 READING_NAMES = {"environ", "getenv", "open", "read_text", "read_bytes", "load", "load_file", "safe_open", "urlopen"}
@@ -159,7 +150,7 @@ def _digest(modules: Iterable[str]) -> str:
         if (source := _source(name)) is not None:
             lines += [f"{name} {source.digest}", *_changed_values(name, source)]
             if name.partition(".")[0] != PACKAGE_NAME:  # keys contain the versions of what this suite imports
-                lines += _versions(source.imports)
+                lines += versions(source.imports)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
@@ -176,46 +167,6 @@ def _changed_values(name: str, source: ModuleSource) -> Iterator[str]:
 def _shown(value: Any) -> str:
     text = repr(sorted(value, key=repr) if isinstance(value, set) else value)
     return type(value).__qualname__ if " at 0x" in text else text
-
-
-_providers = functools.cache(metadata.packages_distributions)  # one call takes a second
-
-
-@functools.cache
-def _versions(imports: tuple[str, ...]) -> list[str]:
-    """Return the versions of the installed packages that provide these imports, and of the packages they require."""
-    packages = {name.partition(":")[0].partition(".")[0] for name in imports} - {PACKAGE_NAME, *sys.stdlib_module_names}
-    providers = _providers() if packages else {}
-    waiting, versions = [name for package in packages for name in providers.get(package, ())], dict[str, str]()
-    while waiting:
-        name = waiting.pop().replace("-", "_").lower()
-        with suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-            waiting += requirements(name, optional=False) - versions.keys() if name not in LIBRARIES_IN_KEYS else ()
-    return [f"{name} {version}" for name, version in sorted(versions.items())]
-
-
-@functools.cache
-def requirements(distribution: str, *, optional: bool) -> set[str]:
-    """Return the names of the packages that a package requires, with or without those for its optional features."""
-    texts = [text for text in metadata.requires(distribution) or () if optional or "extra ==" not in text]
-    return {re.split(r"[^\w.-]", text, maxsplit=1)[0].replace("-", "_").lower() for text in texts}
-
-
-@functools.cache
-def is_installed(package: str) -> bool:
-    """Return whether a top-level module belongs to Python, to `bertsecrets` or to an installed package."""
-    if package == PACKAGE_NAME:
-        return True
-    try:
-        module = sys.modules.get(package)
-        spec = (module and module.__spec__) or importlib.util.find_spec(package)
-    except (ImportError, ValueError, AttributeError):
-        return False
-    places = [] if spec is None else [*filter(None, [spec.origin]), *(spec.submodule_search_locations or ())]
-    if not places or places[0] in ("built-in", "frozen"):
-        return bool(places)
-    return any(Path(places[0]).is_relative_to(folder) for folder in INSTALLED_FOLDERS)
 
 
 def digested(module: str) -> set[str]:

@@ -282,9 +282,7 @@ def test_code_in_a_model_folder_is_refused_and_never_runs(own_bert):
 @pytest.mark.parametrize("longest", [1, 3])
 def test_a_model_without_room_for_words_is_refused(own_bert, longest):
     settings(own_bert, "tokenizer_config.json", model_max_length=longest)
-    with refused(
-        f"room for {longest} tokens, but 3 special tokens are added to a pair of texts: allow more"
-    ):
+    with refused(f"room for {longest} tokens, but 3 special tokens are added to a pair of texts: allow more"):
         open_classifier(ModelRef.in_folder(own_bert), task("rte")).fit(64)
 
 

@@ -34,7 +34,7 @@ from bertsecrets.models.library_source import doubt_in_a_new_process, intruder
 from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.models.opening import open_encoder
 from bertsecrets.models.patches import check_code
-from bertsecrets.store import code
+from bertsecrets.store import code, packages
 from bertsecrets.store.code import code_digest, digest_of_classes
 from bertsecrets.store.entries import NO_SOURCE, Key
 from bertsecrets.texts.own_tasks import OwnTask
@@ -384,7 +384,7 @@ def test_a_digest_covers_versions_of_packages_that_own_code_imports(folder, monk
     module, version = imported(), metadata.version
     before = digest_of_classes([module.Encoder])
     monkeypatch.setattr(metadata, "version", lambda name: "0.0" if name == package else version(name))
-    code._versions.cache_clear()
+    packages.versions.cache_clear()
     assert digest_of_classes([module.Encoder]) != before
 
 
