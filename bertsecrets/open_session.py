@@ -110,9 +110,9 @@ class OpenSession:
         options.source()  # checks the folders, and names the environment variable if one of them is missing
         lasting = self._lasting_options = with_absolute_paths(options)  # the process may change its working directory
         source, frames = lasting.source(), lasting.frames_path
-        if frames is not None:
+        if options.frames_path is not None:
             with options.errors_about("frames"):
-                check_frames(frames, read=options.frames is not None)
+                check_frames(options.frames_path, read=options.frames is not None)
         if os.path.lexists(options.store_folder) and not options.store_folder.is_dir():
             with options.errors_about("store"):
                 problem = "a file exists where a folder is needed: choose another location"

@@ -14,7 +14,8 @@ def warn(*_anything):
 
 
 def test_on_the_command_line_a_warning_of_the_suite_is_one_line():
-    code = WARNS + "\nfrom bertsecrets.cli import claims, main\nclaims.claims = warn\nmain.main(['claims'])"
+    command = "warn.__name__ = 'claims'\nclaims.claims = warn\nmain.main(['claims'])"
+    code = f"{WARNS}\nfrom bertsecrets.cli import claims, main\n{command}"
     output, errors = started(code).communicate(timeout=60)
     first, *rest = errors.splitlines()
     assert (output, first) == ("", "bertsecrets: a thing is damaged")
