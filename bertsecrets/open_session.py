@@ -31,7 +31,7 @@ from bertsecrets.option_checks import check_threads
 from bertsecrets.options import DEFAULT_PIPELINE, RunOptions, several
 from bertsecrets.progress import log
 from bertsecrets.provenance import suite_commit
-from bertsecrets.reading import expanded
+from bertsecrets.reading import expanded, working_directory
 from bertsecrets.settings import Params, load_settings
 from bertsecrets.store.entries import Store
 from bertsecrets.store.files import copy_whole, temporary_folder
@@ -107,8 +107,9 @@ class OpenSession:
         if options.spacy:
             pipeline_facts(options.spacy)
         register_tasks(options.tasks)
+        self.folder = working_directory()  # where relative paths start, even if the process changes it later
         options.source()  # checks the folders, and names the environment variable if one of them is missing
-        lasting = self._lasting_options = with_absolute_paths(options)  # the process may change its working directory
+        lasting = self._lasting_options = with_absolute_paths(options)
         source, frames = lasting.source(), lasting.frames_path
         if options.frames_path is not None:
             with options.errors_about("frames"):

@@ -171,3 +171,11 @@ def expanded(name: str | os.PathLike[str]) -> Path:
     Shells do not expand `~` in workflow files, in environment variables or in `--name=~/folder`.
     """
     return Path(os.path.expanduser(name))
+
+
+def working_directory() -> str:
+    """Return the working directory. Raise a `UserError` if it no longer exists."""
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise UserError("the working directory no longer exists: change to another folder") from error

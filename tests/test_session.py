@@ -16,6 +16,9 @@ from zoo import save_family
 
 from bertsecrets.claims.loading import find_case
 from bertsecrets.errors import NotApplicableError, UserError
+from bertsecrets.jobs.plan import plan_of
+from bertsecrets.jobs.prepare import run_jobs
+from bertsecrets.measures.registry import request
 from bertsecrets.session import Session
 from bertsecrets.settings import load_settings
 from bertsecrets.store.entries import DamagedEntryWarning
@@ -297,6 +300,11 @@ def test_relative_paths_start_where_the_session_was_opened(tiny_glue, tmp_path, 
         same.measure("special-tokens", "rte", checkpoint=folder / "tuned").values["sep"], given.values["sep"]
     )
     assert session.judge("D2", "rte", checkpoint=folder / "tuned").data.data
+    session.jobs = 2
+    subjects = [session.subject("rte", "untrained", seed) for seed in (2, 3)]
+    run_jobs(session, plan_of([request("special-tokens", subject, {}) for subject in subjects]))
+    assert not (tmp_path / "there" / "runs").exists()
+    assert len([*(folder / "runs/measurements").glob("special-tokens-rte-untrained-*")]) == 3
 
 
 def test_a_session_cannot_be_pickled(bench):

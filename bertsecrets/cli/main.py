@@ -16,7 +16,7 @@ from bertsecrets.cli.outputs import check_command
 from bertsecrets.errors import UserError, near_matches, one_line, shortened
 from bertsecrets.option_checks import check_seed, check_threads
 from bertsecrets.options import RunOptions
-from bertsecrets.reading import READ_FILES
+from bertsecrets.reading import READ_FILES, working_directory
 from bertsecrets.texts.tasks import register_tasks
 
 COMMAND_GROUPS = {
@@ -122,10 +122,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _check_process() -> None:
     """Check what the libraries need of this process, before one of them ends the process without an explanation."""
-    try:
-        os.getcwd()
-    except OSError as error:
-        raise UserError("the working directory no longer exists: change to another folder") from error
+    working_directory()
     if sys.flags.optimize > 1:
         raise UserError("Python runs without docstrings, which transformers needs: leave out -OO and PYTHONOPTIMIZE=2")
 

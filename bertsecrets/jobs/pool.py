@@ -4,7 +4,7 @@ import multiprocessing
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -22,13 +22,14 @@ CLEANUP_SECONDS = 30.0  # seconds for a worker to clean up after an interruption
 SPAWN_CONTEXT = multiprocessing.get_context("spawn")  # forking a process with threads may hang
 
 
-def run_local(plan: Plan, options: RunOptions, *, jobs: int) -> Generator[JobResult]:
+def run_local(plan: Plan, options: RunOptions, *, jobs: int, folder: str = ".") -> Generator[JobResult]:
     """Run all jobs of a plan in at most `jobs` worker processes, and yield their outcomes.
 
+    Relative paths in the options start at `folder`, which becomes the working directory of the workers.
     If a training job fails, only the measurements of its checkpoint fail. A job whose worker is killed is retried once.
     When the generator is closed or interrupted, the workers clean up and exit.
     """
-    pool = _Pool(plan, options, jobs)
+    pool = _Pool(plan, options, jobs, folder)
     try:
         while len(pool.outcomes) < len(plan):
             for outcome in (*pool.begin(), *pool.wait()):
@@ -50,6 +51,7 @@ class _Pool:
     plan: Plan
     options: RunOptions
     jobs: int
+    folder: str
     workers: list[_Worker] = field(default_factory=list)
     outcomes: dict[Request, JobResult] = field(default_factory=dict)
     kills: Counter[Request] = field(default_factory=Counter)
@@ -106,7 +108,7 @@ class _Pool:
     def _start(self) -> _Worker:
         here, there = SPAWN_CONTEXT.Pipe()
         process = SPAWN_CONTEXT.Process(target=serve, args=(there, self.options), daemon=False)
-        with _other_main_module():
+        with _other_main_module(), chdir(self.folder):  # workers inherit the working directory
             process.start()
         there.close()  # so that the connection closes when the worker exits
         self.workers.append(_Worker(process, here))

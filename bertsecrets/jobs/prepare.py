@@ -45,7 +45,7 @@ def run_jobs(session: Session, plan: Plan) -> None:
     if jobs == 1:
         return carry_out(session, plan, _run_here(plan, JobRunner(session.options, session)))
     log.info(f"{counted(len(plan), 'job')} to do, {jobs} at a time, each with --threads {session.options.threads}")
-    carry_out(session, plan, run_local(plan, session.options, jobs=jobs))
+    carry_out(session, plan, run_local(plan, session.options, jobs=jobs, folder=session.folder))
 
 
 def _concurrent_jobs(session: Session, plan: Plan) -> int:

@@ -25,7 +25,7 @@ from bertsecrets.models.families import (
     own_family,
 )
 from bertsecrets.models.packaged import PACKAGED_MODELS, packaged_folder
-from bertsecrets.reading import expanded
+from bertsecrets.reading import expanded, working_directory
 from bertsecrets.store.entries import NO_SOURCE, checked_manifest, read_own_manifest
 from bertsecrets.store.files import digest, file_sha256, listed, read_json_object
 from bertsecrets.texts.published import PAPERS_MODEL
@@ -204,7 +204,7 @@ def locator(bases: Mapping[str, str], offline: bool = False) -> Callable[[str], 
 
     Relative paths start at the current working directory, even if the process changes it later.
     """
-    start = os.getcwd()
+    start = working_directory()
     return functools.cache(lambda name: locate(bases.get(name, name), offline, start))
 
 
