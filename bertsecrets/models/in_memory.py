@@ -67,7 +67,7 @@ def check_object(model: Any) -> None:
                 "with torch.nn.utils.parametrize.remove_parametrizations or torch.nn.utils.prune.remove"
             )
         if hasattr(module, "_orig_mod"):
-            raise UserError(f"{own} is compiled, which hides its layers: give the model before torch.compile")
+            raise UserError(f"{own} is compiled, which hides its layers: give the model as it was before torch.compile")
         if type(module).__module__.startswith(("torch.ao.", "bitsandbytes.", "torchao.")):
             raise UserError(f"{own} is quantised ({type(module).__name__}), but only unquantised models are supported")
         for weight in module.parameters(recurse=False):

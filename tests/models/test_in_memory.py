@@ -613,7 +613,7 @@ def compile_a_layer(model):
         ),
         (lambda model: prune.identity(model.bert.pooler.dense, "weight") and model, "dense computes its weight from"),
         (lambda model: torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8), "is quantised"),
-        (compile_a_layer, r"bert\.encoder\.layer\.1 is compiled, which hides its layers: give the model before"),
+        (compile_a_layer, r"bert\.encoder\.layer\.1 is compiled, which hides its layers: give the model as it"),
         (lambda model: model.to("meta"), "does not hold floating-point numbers"),
         (lambda model: model.bert, "the model in memory is an encoder without a trained classifier"),
         (lambda model: nn.Linear(2, 2), "not as Linear"),

@@ -24,6 +24,11 @@ from bertsecrets.models.opening import open_checkpoint, open_classifier
 from bertsecrets.texts.glue import load_folder
 from bertsecrets.texts.tasks import task
 
+POSITIONS_AFTER_PADDING = (
+    *("camembert", "data2vec-text", "esm", "ibert", "lilt", "longformer", "luke", "markuplm", "mpnet", "roberta"),
+    *("roberta-prelayernorm", "xlm-roberta-xl", "xmod"),
+)
+
 
 def test_a_folder_without_config_or_weights_is_refused(own_bert):
     (own_bert / "model.safetensors").unlink()
@@ -309,7 +314,7 @@ def test_a_lost_number_of_classes_is_named(tmp_path):
         open_checkpoint(other, task("rte"))
 
 
-@pytest.mark.parametrize("name", ["camembert", "data2vec-text", "ibert", "mpnet", "roberta-prelayernorm", "xmod"])
+@pytest.mark.parametrize("name", POSITIONS_AFTER_PADDING)
 def test_every_position_that_a_model_has_is_used_and_no_other(tmp_path, name):
     opened = open_classifier(ModelRef.in_folder(save_family(name, tmp_path)), task("rte"))
     opened.tokenizer.model_max_length = 10**6

@@ -58,6 +58,8 @@ def test_classes_are_reordered_only_if_the_outputs_follow(tmp_path, tiny_glue):
     np.testing.assert_allclose(logits[1], logits[0][:, ::-1], atol=1e-6)
     with pytest.raises(UserError, match="in the order entailment, not_entailment: they cannot be reordered here"):
         open_checkpoint(saved(tmp_path / "bias", "bias", **SWAPPED), task("rte"))
+    with pytest.raises(UserError, match="they cannot be reordered here"):
+        open_checkpoint(saved(tmp_path / "not a number", "not a number", **SWAPPED), task("rte"))
 
 
 @pytest.mark.parametrize(("head", "refused"), [("plain", False), ("pooling", True)])

@@ -30,7 +30,7 @@ from transformers.models.bert import modeling_bert
 from bertsecrets import UserError
 from bertsecrets.models import families, patches
 from bertsecrets.models.families import Family
-from bertsecrets.models.library_source import doubt_in_a_new_process, intruder
+from bertsecrets.models.library_source import declared, doubt_in_a_new_process, intruder
 from bertsecrets.models.locations import ModelRef, check_folder
 from bertsecrets.models.opening import open_encoder
 from bertsecrets.models.patches import check_code
@@ -515,3 +515,11 @@ def test_a_task_whose_file_was_edited_is_refused(tiny_bert, tmp_path):
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     with pytest.raises(UserError, match="dev.csv was edited after own was created"):
         session.measure("special-tokens", "own", init="untrained")
+
+
+@pytest.mark.parametrize("name", patches.TABLES)
+def test_every_table_is_found_in_its_file(name):
+    """Otherwise, its entries would not be checked."""
+    module, definition = patches.TABLES[name]
+    importlib.import_module(module)
+    assert declared(module, definition)

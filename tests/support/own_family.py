@@ -34,6 +34,8 @@ class OwnClassifier(BertPreTrainedModel):
             logits = logits + self.bias
         if self.config.head == "pooling":
             logits = self.classifier((states * self.pooling(states).softmax(1)).sum(1))
+        if self.config.head == "not a number":
+            logits = logits * float("nan")
         if self.config.head == "random":
             logits = logits + torch.rand(1)
         loss = None if labels is None or self.config.head == "no loss" else logits.square().sum()
